@@ -19,9 +19,13 @@ from pliant.appkit.storage.array_files import ArrayReader
 
 
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
-    """Return the restorer if this start continues from a checkpoint; None if it does not.
+    """Return a restorer if this start of the job continues from a checkpoint; None if it does not.
 
     Collective over the processes with which the job starts.
+
+    Args:
+        store: the folder of checkpoints; None if there cannot be a checkpoint.
+        data: all that the program registers.
 
     Raises:
         CheckpointError: there is a checkpoint that cannot be used.
@@ -61,17 +65,23 @@ class Restorer:
     """Restores the data of one process when the job is started again from a checkpoint."""
 
     def __init__(self, manifest: Manifest, store: CheckpointStore, data: JobData) -> None:
-        """Mark this process as joining until the program reaches the loop that was saved."""
+        """Begin to restore a checkpoint: this process is joining until it reaches the saved loop.
+
+        Args:
+            manifest: the contents of the checkpoint except the arrays.
+            store: the folder of checkpoints.
+            data: all that the program registers.
+        """
         self.manifest = manifest
         self._store, self._data = store, data
         self._asked = 0
         data.membership.phase = MembershipPhase.JOINING
 
     def next_once_result(self) -> bytes:
-        """Return the encoded result of the next call of ``job.once``, as saved in the checkpoint.
+        """Return the encoded result of the next call of ``job.once``, from the checkpoint.
 
         Raises:
-            CheckpointError: the program had not reached this call when it was saved.
+            CheckpointError: the program had not reached this call when the checkpoint was taken.
         """
         self._asked += 1
         if self._asked > len(self.manifest.once):
@@ -79,13 +89,13 @@ class Restorer:
         return self.manifest.once[self._asked - 1]
 
     def restore_at_loop(self, loop: int) -> Position | None:
-        """Restore the data if this is the saved loop; collective over the job.
+        """Restore the data if the checkpoint was taken in this loop; collective over the job.
 
         Args:
             loop: number of the loop that the program has reached.
 
         Returns:
-            Where the program continues; None if this loop was finished when it was saved.
+            Where the program continues; None if the checkpoint was taken in a later loop.
 
         Raises:
             CheckpointError: this program cannot continue from the checkpoint.
@@ -111,7 +121,11 @@ class Restorer:
         )
 
     def _load(self) -> str:
-        """Restore the registered data of this process; return an error text, empty if it worked."""
+        """Restore the registered data of this process.
+
+        Returns:
+            An error text; empty if the data were restored.
+        """
         manifest, member = self.manifest, self._data.membership
         difference = registration_difference(manifest.registry, self._data.description())
         if difference:

@@ -28,11 +28,11 @@ class Checkpoints:
     """Takes the checkpoints of the job; disabled if there is no folder for them."""
 
     def __init__(self, data: JobData, folder: Path | None, environment: Environment | None) -> None:
-        """Save checkpoints into ``folder``; with None, this object takes no checkpoints.
+        """Store where checkpoints are saved.
 
         Args:
             data: all that the program has registered.
-            folder: the folder of the job's checkpoints.
+            folder: the folder of the job's checkpoints; None if none can be taken.
             environment: None in an ordinary MPI program.
         """
         self._run = environment.run if environment else 0
@@ -51,7 +51,7 @@ class Checkpoints:
         return self.store is not None
 
     def request(self) -> None:
-        """Request a checkpoint at the next safe point."""
+        """Request a checkpoint at the next safe point; do nothing if there is no folder for it."""
         self.is_requested = self.is_enabled
 
     def execute(
@@ -61,16 +61,17 @@ class Checkpoints:
         once: list[bytes],
         suspension: SuspensionHandler | None,
     ) -> bool:
-        """Take a checkpoint, unless its suspension was withdrawn; collective over the job.
+        """Take a checkpoint, unless it is for a suspension that was withdrawn; collective.
 
         Args:
             order: the same on all processes.
             position: the present loop and iteration.
             once: encoded results of ``job.once``.
-            suspension: the suspension of the coordinator on rank 0; None elsewhere.
+            suspension: on rank 0, the coordinator's handler of suspensions; None elsewhere.
 
         Returns:
-            Whether the processes leave now, because all is saved and the server knows.
+            Whether the processes leave now: the job is suspended, and the server has confirmed that
+            everything is saved.
         """
         raw = self._member.raw
         assert raw is not None
@@ -137,7 +138,12 @@ class Checkpoints:
             print(f"pliant: no checkpoint was taken: {report.reason}", file=sys.stderr, flush=True)
 
     def _write(self, store: CheckpointStore, number: int) -> tuple[_Written, str]:
-        """Write the parts of this process; return the pieces of each array, and an error text."""
+        """Write this process's parts of all registered data.
+
+        Returns:
+            For each registered object, the records of the pieces that were written; and an error
+            text, empty if all were written.
+        """
         try:
             with store.open_data(number) as folder:
                 return self._write_into(folder), ""
@@ -164,7 +170,18 @@ class Checkpoints:
         position: Position,
         once: list[bytes],
     ) -> tuple[int, str]:
-        """Publish the parts of all ranks; return the bytes of the arrays, and an error text."""
+        """Make the checkpoint valid, once all ranks have written their parts; called on rank 0.
+
+        Args:
+            store: the folder of checkpoints.
+            number: the number of the checkpoint.
+            parts: the records that `_write` returned on each rank.
+            position: the loop and iteration at which the job will continue.
+            once: encoded results of ``job.once``.
+
+        Returns:
+            The size of all saved arrays in bytes; and an error text, empty if it worked.
+        """
         try:
             manifest = Manifest(
                 number=number,
@@ -189,7 +206,11 @@ class Checkpoints:
 
 
 def _begin(store: CheckpointStore) -> tuple[int, str]:
-    """Create the folder of the next checkpoint; return its number, and an error text."""
+    """Create the folder of the next checkpoint.
+
+    Returns:
+        The number of the checkpoint; and an error text, empty if the folder was created.
+    """
     try:
         return store.begin(), ""
     except OSError as error:  # its text says what is wrong with the folder
@@ -205,5 +226,5 @@ def _drop(store: CheckpointStore, number: int) -> None:
 
 
 def _text(error: Exception) -> str:
-    """Return the text of an error; if it is empty, the name of the error's type."""
+    """Return type and text of an error."""
     return f"{type(error).__name__}: {error}"

@@ -233,7 +233,11 @@ class CheckpointStore:
         return Manifest.from_json(json.loads(body))
 
     def _format(self, head: bytes) -> tuple[int, bytes]:
-        """Return the format and the signature in the first line of a manifest."""
+        """Return the format number and the signature in the first line of a manifest.
+
+        Raises:
+            CheckpointError: the line has neither the present form nor that of format 1.
+        """
         match head.split(b" "):
             case [magic, number, signature] if magic == MAGIC.encode() and number.isdigit():
                 return int(number[:9]), signature
@@ -262,10 +266,11 @@ class CheckpointStore:
             raise OSError(f"run {later} of the job has gone on from its last checkpoint")
 
     def _published(self, folder: PrivateFolder) -> int:
-        """Return the highest checkpoint number that is in use; 0 if there is none.
+        """Return the highest checkpoint number that must not be used again; 0 if there is none.
 
-        In a first run, that is the number of the published checkpoint. If the checkpoint cannot be
-        used, or if there were former runs, which may still be writing, all folders count.
+        In the first run of a job, that is the number of the published checkpoint. In later runs, or
+        if the checkpoint cannot be read, it is the highest number of any folder with arrays:
+        processes of an earlier run may still be writing to one.
         """
         numbers = [0]
         for name in folder.names():
@@ -283,9 +288,14 @@ class CheckpointStore:
 
 
 def _check_files(manifest: Manifest, folder: PrivateFolder) -> None:
-    """Check that this process sees the files of all processes.
+    """Check that the files of all processes are visible to this one.
 
-    A node that has a folder of its own in this place would otherwise lose its part of the data.
+    They are not if the folder of a node is its own and not shared: its part of the data would be
+    lost.
+
+    Args:
+        manifest: names the files.
+        folder: the folder with the arrays of the checkpoint.
 
     Raises:
         OSError: a file is missing.
@@ -305,7 +315,12 @@ def data_name(number: int) -> str:
 
 
 def registration_difference(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
-    """Return the first difference between saved and registered data as text; empty if equal."""
+    """Return the first difference between two lists of registrations as text; empty if equal.
+
+    Args:
+        theirs: those in a checkpoint.
+        mine: those of the program.
+    """
     for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
         if there != here and _as_now(there) != here:
             return f"registration {place}: the checkpoint has {there}, the program {here}"
@@ -315,7 +330,10 @@ def registration_difference(theirs: Sequence[Description], mine: Sequence[Descri
 
 
 def _as_now(saved: Description) -> Description:
-    """Return a saved description in today's form; the type of items was text in old versions."""
+    """Convert a description in a checkpoint to the form that this version writes.
+
+    In old versions, the type of items was text.
+    """
     if saved[0] != "items" or not isinstance(saved[3], str):
         return saved
     return [*saved[:3], read_terms(saved[3]), *saved[4:]]

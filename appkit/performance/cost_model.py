@@ -27,7 +27,7 @@ class ResizeRecord:
 
 
 class ResizeCostModel:
-    """Estimates the pause of a resize from the last resizes of the job.
+    """Estimates how long a resize would stop the program, from the last resizes of the job.
 
     The next rank 0 receives the records of the present one with each resize.
     """
@@ -37,12 +37,12 @@ class ResizeCostModel:
         self.records: tuple[ResizeRecord, ...] = ()
 
     def add(self, record: ResizeRecord) -> None:
-        """Add a committed resize, and drop all but the last ``KEPT`` resizes."""
+        """Store the measurements of a resize; only those of the last ``KEPT`` resizes are kept."""
         self.records = (*self.records, record)[-KEPT:]
 
     @property
     def bytes_per_s(self) -> float:
-        """Return the bandwidth of the job in the last resizes; 0 if no data have moved yet."""
+        """Return how many bytes per second the last resizes moved; 0 if none has moved data."""
         seconds = sum(record.move_s for record in self.records)
         moved = sum(record.bytes_moved for record in self.records)
         return moved / seconds if seconds else 0.0
@@ -68,7 +68,10 @@ class ResizeCostModel:
 
 
 def _bytes(registry: Registry, before: int, after: int) -> int:
-    """Return the bytes that a resize would move; a shrink is assumed to remove the last ranks."""
+    """Return how many bytes a resize would send, over all processes.
+
+    A shrink is assumed to remove the last ranks.
+    """
     if after > before:
         rank_map = RankMap.expand(before, after)
     else:
@@ -77,7 +80,7 @@ def _bytes(registry: Registry, before: int, after: int) -> int:
 
 
 def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
-    """Return why a growth is not worth its cost; empty if it is worth it or nobody can tell.
+    """Return why a growth is not worth its cost; empty if it is, or if that is unknown.
 
     A growth must save more time in the remaining iterations of the loop than the resize costs. The
     speed at a size that was never tried is estimated by `speedup_of`. There is no objection to a

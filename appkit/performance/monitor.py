@@ -15,14 +15,17 @@ from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Table
 
 @dataclass(frozen=True, slots=True)
 class PerformanceHistory:
-    """The measurements of rank 0, for the next rank 0. The field names are part of the protocol."""
+    """The measurements of rank 0, sent with each resize in case another process becomes rank 0.
+
+    The field names are part of the protocol.
+    """
 
     speeds: Table
     moves: tuple[ResizeRecord, ...]
 
 
 class PerformanceMonitor:
-    """Measures this process, and estimates the cost and the gain of offers."""
+    """Measures loops and resizes in this process, and estimates what an offer costs and gains."""
 
     def __init__(self, registry: Registry, loops: Loops) -> None:
         """Create a monitor that has no measurements yet."""
@@ -31,7 +34,7 @@ class PerformanceMonitor:
         self._registry, self._loops = registry, loops
 
     def history(self) -> PerformanceHistory:
-        """Return the measurements for the next rank 0."""
+        """Return the measurements of this process, as rank 0 sends them with each resize."""
         return PerformanceHistory(self.timer.table, self._cost_model.records)
 
     def adopt(self, known: PerformanceHistory) -> None:
@@ -45,7 +48,10 @@ class PerformanceMonitor:
         self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))
 
     def progress(self) -> Progress:
-        """Return the progress for the server; called in the thread of the server stream."""
+        """Return how far and how fast the program is, as the server wants to know.
+
+        Called in the thread of the server stream.
+        """
         loops = self._loops
         return Progress(
             loops.since_safe_point_s,
@@ -56,14 +62,19 @@ class PerformanceMonitor:
         )
 
     def with_cost(self, offer: Offer) -> Offer:
-        """Return the offer with its estimated cost."""
+        """Return the offer with an estimate of how many seconds the resize would take."""
         cost = self._cost_model.estimate(self._registry, offer.current, offer.proposed)
         return replace(offer, estimated_cost_s=cost)
 
     def objection(self, offer: Offer, asked: RequestRecord | None) -> str:
-        """Return why an offer is not worth its cost; empty if it is.
+        """Return why the library refuses an offer; empty if it accepts.
 
-        There is no objection to a total that the program itself has requested.
+        It refuses a growth that takes more time than it saves, unless the program itself has
+        requested the offered size.
+
+        Args:
+            offer: the offer, with its estimated cost.
+            asked: the program's latest request for another size; None if there is none.
         """
         pending = asked is not None and asked.state is RequestState.PENDING
         if asked is not None and pending and offer.proposed in asked.sizes:

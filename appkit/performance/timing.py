@@ -29,7 +29,10 @@ def site_of(frame: FrameType) -> Site:
 
 @dataclass
 class Samples:
-    """The last intervals of a loop at one size. The field names are part of the protocol."""
+    """The measured times of one loop at one number of processes, from safe point to safe point.
+
+    The field names are part of the protocol.
+    """
 
     #: Seconds per iteration of the last intervals.
     seconds: list[float] = field(default_factory=list)
@@ -39,7 +42,7 @@ class Samples:
     iterations: int = 0
 
     def add(self, seconds: float, iterations: int) -> None:
-        """Add an interval of ``iterations`` iterations that took ``seconds`` in all."""
+        """Add a time between two safe points: ``iterations`` iterations took ``seconds`` in all."""
         if len(self.seconds) < KEPT:
             self.seconds.append(seconds / iterations)
         else:
@@ -53,7 +56,10 @@ Table = dict[Site, dict[int, Samples]]
 
 
 class IterationTimer:
-    """Times the iterations of this process. Only the measurements of rank 0 are used."""
+    """Measures the seconds per iteration of the program's loops, between safe points.
+
+    Each process has one, but only the measurements of rank 0 are used.
+    """
 
     def __init__(self) -> None:
         """Create a timer that has no measurements yet."""
@@ -68,7 +74,7 @@ class IterationTimer:
         self._site, self._since, self._next_counts = site, None, True
 
     def end_interval(self, iteration: int, size: int) -> None:
-        """End the present interval at a safe point, and record it if it counts.
+        """End the interval since the last safe point, and record its time unless it was discarded.
 
         Args:
             iteration: iterations of the loop so far.
@@ -84,7 +90,7 @@ class IterationTimer:
             sizes.setdefault(size, Samples()).add(seconds, iteration - first)
 
     def discard_interval(self) -> None:
-        """Do not count the next interval, because an action took place at this safe point."""
+        """Leave out the interval that begins at this safe point, because an action took place."""
         self._next_counts = False
 
     def begin_interval(self, iteration: int) -> None:
@@ -93,7 +99,10 @@ class IterationTimer:
         self._next_counts = True
 
     def measured(self) -> tuple[Measured, ...]:
-        """Return the speed of the present loop at each known size; may be called in any thread."""
+        """Return the speed of the present loop at each size that was measured often enough.
+
+        That is at least `MIN_INTERVALS` intervals. May be called in any thread.
+        """
         sizes = self.table.get(self._site, {}) if self._site is not None else {}
         return tuple(
             Measured(size, statistics.median(list(samples.seconds)), samples.iterations)

@@ -56,19 +56,22 @@ class SavedArray:
         return self.items * np.dtype(self.dtype).itemsize
 
     def to_json(self) -> list[Any]:
-        """Return the description of this array for the manifest, as JSON values."""
+        """Return this record as JSON values, for the manifest of the checkpoint."""
         shape, sums = list(self.shape), list(self.checksums)
         return [self.file, self.rank, self.offset, self.dtype, shape, sums, self.where]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> "SavedArray":
-        """Return the array of a description made by ``to_json``."""
+        """Return the record that `to_json` converted to JSON values."""
         file, rank, offset, dtype, shape, sums, where = data
         return cls(file, rank, offset, dtype, tuple(shape), tuple(sums), where)
 
 
 class ArrayWriter:
-    """Writes the arrays of one registered object on one process; creates its file when needed."""
+    """Writes the arrays of one registered object on one process, all into one file.
+
+    The file is created when the first array is written.
+    """
 
     def __init__(self, folder: Path | PrivateFolder, file: str, rank: int) -> None:
         """Write into the file ``file`` in ``folder``; ``rank`` is that of this process."""
@@ -77,7 +80,7 @@ class ArrayWriter:
         self._handle: Any = None
 
     def write(self, array: Array, **where: Any) -> None:
-        """Append an array, unless it is empty.
+        """Append an array to the file, and its record to ``arrays``; an empty array is left out.
 
         Args:
             array: With any strides, without Python objects.
@@ -103,7 +106,7 @@ class ArrayWriter:
         )
 
     def close(self, *, durable: bool = True) -> None:
-        """Close the file, after fsync if ``durable``.
+        """Close the file; if ``durable``, first wait until its data are on the disk (fsync).
 
         Raises:
             OSError: The data could not be written.
@@ -124,7 +127,13 @@ class ArrayReader:
     def __init__(
         self, folder: Path | PrivateFolder, arrays: Sequence[SavedArray], size: int
     ) -> None:
-        """Read ``arrays`` from ``folder``; ``size`` processes have written them."""
+        """Prepare to read arrays.
+
+        Args:
+            folder: the folder with their files.
+            arrays: the records of the arrays.
+            size: number of processes that have written them.
+        """
         self.arrays = tuple(arrays)
         self.size = size
         self._folder = _opened(folder)
@@ -174,7 +183,10 @@ def _per_chunk(dtype: np.dtype[Any]) -> int:
 
 
 def _flat(array: Array, first: int, stop: int) -> Array:
-    """Return items in C order: a view if the array is contiguous, otherwise a copy."""
+    """Return the items ``first`` to ``stop - 1`` of an array, counted in C order.
+
+    The result is a view if the array is contiguous, otherwise a copy.
+    """
     if array.flags.c_contiguous:
         return array.reshape(-1)[first:stop]
     part: Array = array.flat[first:stop]

@@ -71,7 +71,13 @@ def own_key() -> bytes:
 
 
 def sign(key: bytes, number: int, body: bytes) -> str:
-    """Return the signature of a manifest of format ``number``."""
+    """Return the signature of a manifest, the file that describes a checkpoint.
+
+    Args:
+        key: the key of the job.
+        number: the format of the manifest.
+        body: its contents.
+    """
     return hmac.new(key, b"pliant checkpoint %d\n" % number + body, "sha256").hexdigest()
 
 

@@ -21,7 +21,10 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class PrivateFolder:
-    """An open folder that only this user can write to; names in it are never paths."""
+    """An open folder to which only this user can write.
+
+    Its methods take the names of files in the folder, and refuse paths.
+    """
 
     def __init__(self, descriptor: int, path: Path) -> None:
         """Take ownership of the descriptor of a folder that `open` has checked."""
@@ -52,7 +55,7 @@ class PrivateFolder:
             os.close(parent)
 
     def child(self, name: str, *, create: bool = False) -> "PrivateFolder":
-        """Open a folder inside this one, with the checks of `open`."""
+        """Open a folder inside this one; owner and mode are checked as by `open`."""
         return PrivateFolder._open(self._descriptor, _plain(name), self.path / name, create)
 
     @classmethod
@@ -123,7 +126,9 @@ class PrivateFolder:
         os.rename(_plain(old), _plain(new), src_dir_fd=here, dst_dir_fd=here)
 
     def link_new(self, draft: str, name: str) -> None:
-        """Rename ``draft`` to ``name`` unless that file exists; the draft is removed in any case.
+        """Rename ``draft`` to ``name`` if no file has that name yet.
+
+        If there is one, it stays, and the draft is removed.
 
         Raises:
             OSError: The file could not be linked.

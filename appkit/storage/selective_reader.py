@@ -48,10 +48,17 @@ def read_owned(
     rank: int,
     owners: Callable[[Array], NDArray[np.int64]],
 ) -> Array:
-    """Read the saved items whose owner is ``rank``.
+    """Read the saved items that belong to ``rank``.
 
     All items are read twice, one chunk at a time. The first pass counts the items of this process,
     so that memory is needed for its share and one chunk only.
+
+    Args:
+        source: One array ``(n, *shape)`` for each process that had items.
+        shape: The shape of an item.
+        dtype: The type of an item.
+        rank: The process that gets its items.
+        owners: Gets items, returns the rank that owns each.
 
     Raises:
         CheckpointError: Data are missing or damaged.
@@ -85,13 +92,16 @@ Choice = Callable[[_Numbers], tuple[NDArray[np.bool_], _Numbers]]
 
 
 def read_cells(source: ArrayReader, saved: SavedArray, into: Array, choice: Choice) -> int:
-    """Fill the cells that ``choice`` wants from one saved array; skip chunks without any.
+    """Copy the cells that ``choice`` selects from one saved array into an array.
+
+    Chunks of the file without such cells are not read.
 
     Args:
         source: Reads the array.
         saved: An array of shape ``(cells, ...)``.
         into: The target, shape ``(cells here, ...)``, with any strides.
-        choice: Selects the wanted cells.
+        choice: Gets cell numbers in the saved array, returns which are wanted and where in ``into``
+            they belong.
 
     Returns:
         Number of cells that were filled.
