@@ -40,31 +40,32 @@ class NoMPILibrary(AppkitError, ImportError):
 class NotJoined(AppkitError):
     """The communicator or the data of the job were used before the first loop.
 
-    Only joining ranks lack the data. No rank may use ``job.comm`` there, except inside ``init=``,
-    ``job.once`` and ``job.derive``.
+    Joining ranks lack both until they join. On all ranks, ``job.comm`` may be used before the first
+    loop only inside ``init=``, ``job.once`` and ``job.derive``.
     """
 
 
 class StaleHandle(AppkitError):
-    """A handle was used after ``main`` ended, or a communicator after a resize."""
+    """A handle of the job was used after ``main`` ended, or an old communicator after a resize."""
 
 
 class PendingRequests(AppkitError):
-    """A request on ``job.comm`` was pending at a safe point, so a resize could not end.
+    """An MPI request on ``job.comm``, such as an Irecv, was pending at a safe point.
 
-    Programs cannot catch this error. It is reported, and the process and its job end.
+    A resize or suspension could then not disconnect the communicator. Programs cannot catch this
+    error: it is reported to the user, and the process and its job end.
     """
 
 
 class LoopError(AppkitError):
     """A loop or safe point is misplaced, or ranks leave a loop at different iterations.
 
-    It is misplaced if a joining rank could not enter there, as in a nested loop.
+    A place is wrong if a joining rank could not enter the job there, for example in a nested loop.
     """
 
 
 class RegistrationError(AppkitError):
-    """A registration is not valid."""
+    """Data or a derived communicator could not be registered with the job."""
 
 
 class DuplicateName(RegistrationError):
@@ -76,14 +77,17 @@ class LateRegistration(RegistrationError):
 
 
 class RegistrationMismatch(RegistrationError):
-    """A joining rank registered other things, or in another order, than the job.
+    """A joining rank has registered other data than the job, or the same in another order.
 
     Programs do not see this error. The resize is rolled back, and the server gets the text.
     """
 
 
 class DistributionError(AppkitError, ValueError):
-    """Data cannot be distributed as requested, are on another process, or are constant."""
+    """Registered data cannot be distributed as requested, or cannot be used like this.
+
+    For example, the array is on another process, or was registered with ``constant=True``.
+    """
 
 
 class StateError(AppkitError, TypeError):
@@ -99,23 +103,27 @@ class UnsupportedOperation(AppkitError):
 
 
 class WorldSizeMismatch(AppkitError):
-    """The ranks do not share one world, because Pliant does not serve their MPI library."""
+    """``MPI.COMM_WORLD`` does not contain all ranks that Pliant has started.
+
+    The reason is that the program's MPI library is not one with which Pliant can start ranks.
+    """
 
 
 class JoiningRankLost(AppkitError):
-    """A joining rank died while this process waited for it; internal.
+    """A joining rank died while this process waited for it.
 
-    The resize is rolled back, and the job continues.
+    Programs do not see this error. The resize is rolled back, and the job continues.
     """
 
 
 class ResizeFailed(AppkitError):
-    """A resize was rolled back; internal.
+    """A resize failed and was rolled back.
 
-    The job continues as it was before the resize, and the joining ranks end.
+    Programs do not see this error. The job continues as it was before the resize, and the joining
+    ranks end.
 
     Attributes:
-        stage: ``join``, ``check`` or ``move``.
+        stage: where it failed: ``join``, ``check`` or ``move``.
         reason: text for the user; empty if only a joining rank knows it.
     """
 

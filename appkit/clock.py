@@ -10,5 +10,5 @@ _OFFSET = time.time() - time.monotonic()
 
 
 def now() -> float:
-    """Return the present time in seconds since the epoch; it never goes back."""
+    """Return the present time in seconds since the epoch; later calls never return less."""
     return _OFFSET + time.monotonic()

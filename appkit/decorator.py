@@ -38,10 +38,13 @@ _OUTPUT_WAIT_S = 0.2
 def malleable(
     sizes: str | None = None, prefer: int | None = None, *, evolving: bool = False
 ) -> Callable[[Callable[Concatenate[Job, P], R]], Callable[P, R]]:
-    """Make a function the ``main`` of a malleable program; it gets the `Job` first.
+    """Return a decorator that makes a function the ``main`` of a malleable program.
+
+    When the function is called, it gets the `Job` as an additional first argument.
 
     Args:
-        sizes: the numbers of processes that the program can use, in the size grammar; None for any.
+        sizes: the numbers of processes that the program can use, as in "2-8" or "4-64:+4" (the size
+            grammar); None for any.
         prefer: the number it runs best on.
         evolving: its size changes only when it asks for that (``job.request``, ``job.release``).
 
@@ -69,7 +72,11 @@ def malleable(
 
 
 def _read_sizes(sizes: object, prefer: object) -> Sizes | None:
-    """Check and parse the decorator's arguments; return None if any number of processes will do."""
+    """Return the sizes that the decorator's arguments name; None if the program runs on any size.
+
+    Raises:
+        SizesError, TypeError, ValueError: as `malleable`.
+    """
     if callable(sizes):
         raise TypeError("malleable: write it with parentheses, as in @malleable(sizes='1-8')")
     if not isinstance(sizes, str | None):
@@ -106,7 +113,7 @@ _JOINED_LATER = (
 
 
 class _Run:
-    """One run of a main function in this process."""
+    """One call of a malleable main function in this process."""
 
     #: Whether the control socket is in use; a process can use it only once.
     _managed_before = False
@@ -160,9 +167,10 @@ class _Run:
                 comm.Disconnect()  # so that no message is pending at MPI_Finalize
 
     def _crash(self, error: BaseException) -> None:
-        """Abort all processes of the job, because they would wait for this one.
+        """Print the exception that left ``main``, and abort all processes of the job.
 
-        If the job has a single process, the error is only raised.
+        Otherwise they would wait for this one. A single process that runs without Pliant is not
+        aborted: the caller raises the exception.
         """
         if self._environment is None and MPI.COMM_WORLD.size == 1:
             return
@@ -182,10 +190,10 @@ def _checkpoint_folder(environment: Environment | None) -> Path | None:
 
 
 def _check_world_size(environment: Environment) -> None:
-    """Check that the MPI world has exactly one rank on each of its processors.
+    """Check that ``MPI.COMM_WORLD`` has as many ranks as Pliant has started.
 
     Raises:
-        WorldSizeMismatch: the ranks were started by an MPI library that Pliant does not serve.
+        WorldSizeMismatch: the ranks use an MPI library with which Pliant cannot start them.
     """
     expected, size = len(environment.processors), MPI.COMM_WORLD.size
     if not expected or size == expected:

@@ -25,7 +25,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The ``PLIANT_*`` variables of one rank."""
+    """The ``PLIANT_*`` environment variables, by which a node describes the job to a rank."""
 
     job: int
     run: int
@@ -65,7 +65,7 @@ class Environment:
             return file.read().strip()
 
     def address(self) -> str:
-        """Return the server's present address from its file.
+        """Return the server's present address, from a file that the node controller updates.
 
         If the file cannot be read or is empty, return the address that was given at the start.
         """
@@ -122,8 +122,9 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
 def checkpoint_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Return the folder for checkpoints of a program that runs without Pliant.
 
-    Returns None if no folder is set, or inside a job (``PLIANT_JOB``). There, the folder belongs to
-    the job and not to the programs that it starts.
+    Returns:
+        The folder that the user has set in the environment; None if there is none. Also None inside
+        a job (``PLIANT_JOB``): its folder belongs to the job and not to programs that it starts.
     """
     folder = "" if environ.get("PLIANT_JOB") else environ.get(CHECKPOINT, "")
     return Path(folder) if folder else None

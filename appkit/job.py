@@ -37,7 +37,7 @@ OnOfferT = TypeVar("OnOfferT", bound=OnOffer)
 
 
 def _name_as_written(*bases: type) -> None:
-    """Name inherited methods ``Job.NAME`` in Python's errors, not by their base classes."""
+    """Make Python's error messages name inherited methods ``Job.METHOD``, as programs call them."""
     for base in bases:
         for name, method in vars(base).items():
             if isinstance(method, FunctionType) and not name.startswith("_"):
@@ -85,7 +85,7 @@ class Job(DataRegistration):
         return not self.joining and self._member.rank == 0
 
     def thaw(self, array: Handle) -> None:
-        """Let the program change a ``constant`` array until the next safe point.
+        """Let the program change an array with ``constant=True`` until the next safe point.
 
         Call it on all processes at the same place. Parts of the array that were read in advance
         for a resize are then not used.
@@ -196,11 +196,13 @@ class Job(DataRegistration):
         return hook
 
     def on_offer(self, hook: OnOfferT) -> OnOfferT:
-        """Decorate ``hook(offer)``, which answers offers in another thread, without MPI and arrays.
+        """Register ``hook(offer)``, which answers the server's offers of other sizes. A decorator.
+
+        The hook is called on rank 0 in another thread: it must use neither MPI nor arrays.
 
         Args:
             hook: gets an `Offer`. True accepts, False refuses, None leaves it to the library;
-                totals (a number, several, a text in the size grammar) or `OfferTerms` state what
+                totals (a number, several, a text such as "2-8") or `OfferTerms` state what
                 the program would accept. If the hook raises or returns something else, the offer is
                 refused for that reason.
 
@@ -230,7 +232,8 @@ class Job(DataRegistration):
         the rank has joined, the returned request is the latest request of the job.
 
         Args:
-            sizes: the wanted total, or several in the size grammar, of which the largest is wanted.
+            sizes: the wanted total, or several totals as text such as "4-16" (the size grammar), of
+                which the largest is wanted.
             why: text for people.
             deadline: seconds from now after which the request expires; None if it never does.
             prefer: the wanted total, if it is not the largest.
@@ -393,7 +396,11 @@ class Job(DataRegistration):
             )
 
     def _enter(self, number: int) -> int | None:
-        """Begin a loop; return its first iteration, or None if this joining rank skips it."""
+        """Begin a loop on a running rank; on a joining rank, wait to join the job in it.
+
+        Returns:
+            The first iteration of the loop on this rank; None if a joining rank skips the loop.
+        """
         if self.joining:
             position = self._runtime.join(number)
             if position is None:
@@ -424,7 +431,9 @@ class Job(DataRegistration):
         runtime.performance.timer.begin_interval(loops.iteration)
 
     def _broadcast(self, message: SafePointMessage | None) -> SafePointMessage | None:
-        """Return rank 0's message on all ranks; the usual None costs one small Bcast.
+        """Broadcast rank 0's message of this safe point, and return it on all ranks.
+
+        There usually is none: the result is then None, and costs one broadcast of a number.
 
         Raises:
             LoopError: another process has left the loop.

@@ -16,10 +16,18 @@ class LineSigner(Protocol):
     lock: threading.Lock
 
     def sign(self, line: bytes) -> bytes:
-        """Return the line with its signature; the caller holds the lock until it is sent."""
+        """Return the line with its signature.
+
+        The caller must hold ``lock`` until the line is sent, so that lines are sent in the order in
+        which they were signed.
+        """
 
     def check(self, line: bytes) -> bytes:
-        """Return an arrived line without its signature; ValueError if the signature is wrong."""
+        """Return an arrived line without its signature.
+
+        Raises:
+            ValueError: the signature is wrong.
+        """
 
 
 class JsonLines:
@@ -70,7 +78,12 @@ class JsonLines:
         return _parse(line if self.signer is None else self.signer.check(line))
 
     def read(self) -> bool:
-        """Wait for bytes and read them; return False if the other side has closed."""
+        """Wait for bytes and read them, for `take`.
+
+        Returns:
+            False if the other side has closed; otherwise True, even if no bytes arrived within the
+            timeout of the socket.
+        """
         try:
             # Callers take all lines after each read, so the buffer never exceeds two lines.
             data = self.sock.recv(65536 if self.limit is None else min(65536, self.limit + 1))
@@ -106,16 +119,19 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def open_control(descriptor: int) -> JsonLines:
-    """Return the inherited control socket as JSON lines; child processes do not inherit it."""
+    """Return the control socket, which connects this rank to its shim, as `JsonLines`.
+
+    The rank has inherited the socket as ``descriptor``. Its own child processes do not inherit it.
+    """
     os.set_inheritable(descriptor, False)
     return JsonLines(socket.socket(fileno=descriptor))
 
 
 def serve(control: JsonLines, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Start a daemon thread that passes each order of the shim to ``handle``; return it.
+    """Start and return a daemon thread that passes each order of the shim to ``handle``.
 
-    The thread ends with the shim. An exception in ``handle`` is printed on stderr, and the next
-    order is handled.
+    The shim is the process that supervises this rank; the thread ends when the shim does. An
+    exception in ``handle`` is printed on stderr, and the next order is handled.
     """
 
     def run() -> None:

@@ -15,7 +15,7 @@ WARN_AFTER_S = 10.0
 
 
 def left_alone_message(who: str, iteration: int) -> str:
-    """Return the text of the error for a loop that only some processes have left.
+    """Return the error text for a loop that some processes have left and others have not.
 
     Args:
         who: names the processes that have left it.
@@ -26,7 +26,9 @@ def left_alone_message(who: str, iteration: int) -> str:
 
 @contextmanager
 def waiting_for_others(iteration: int) -> Iterator[None]:
-    """Warn on stderr if this process waits long for the others to leave the loop as well.
+    """Within this context, warn on stderr once this process has waited `WARN_AFTER_S` seconds.
+
+    It waits for the other processes to leave the loop as well.
 
     Args:
         iteration: the iteration at which this process has left the loop.

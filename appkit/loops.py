@@ -52,7 +52,7 @@ class Loops:
         self.active = False
 
     def at_site(self, site: object) -> bool:
-        """Count a ``safe_point`` call, and return whether it begins a loop.
+        """Count a call of ``job.safe_point``, and return whether it begins a while-loop.
 
         Args:
             site: place of the call in the program.

@@ -22,21 +22,27 @@ class JobData:
     can_prefetch: bool = False
 
     def freeze(self) -> None:
-        """Make all constants read-only; called when a loop begins and at each safe point."""
+        """Make all arrays with ``constant=True`` read-only.
+
+        Called when a loop begins and at each safe point.
+        """
         for constant in self.constants:
             constant.freeze()
 
     def description(self) -> list[Description]:
-        """Return a description of the data, equal on all processes; compared with a checkpoint."""
+        """Return the descriptions of all registered data, equal on all processes.
+
+        A restart compares them with those in the checkpoint.
+        """
         states: list[Description] = [["state", *entry.names()] for entry in self.states]
         return [*self.registry.description(), *states]
 
     def resize_description(self) -> list[Description]:
-        """Return a description of data and derived communicators, equal on all ranks of a resize.
+        """Return the descriptions of all data and derived communicators, equal on all processes.
 
-        After a resize, all processes make the derived communicators again, which is collective. A
-        process with fewer or other communicators would wait for ever. Descriptions in checkpoints
-        leave them out, so that an edited program may derive other communicators.
+        Joining ranks compare them with theirs. After a resize, all processes make the derived
+        communicators again, which is collective: a process with fewer or other communicators would
+        wait for ever. Checkpoints leave them out, so that an edited program may derive others.
         """
         derived: list[Description] = [["derive", comm.name] for comm in self.derived]
         return [*self.description(), *derived]

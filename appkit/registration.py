@@ -24,7 +24,11 @@ V = TypeVar("V")
 
 
 class Registration:
-    """The common part of registering data: before the first loop, and alike on every process."""
+    """The methods of `Job` that register values, root arrays and random numbers.
+
+    Every process must call them before its first loop, in the same order with the same arguments.
+    The subclass `DataRegistration` adds the methods for distributed arrays.
+    """
 
     def __init__(self, data: JobData, loops: Loops) -> None:
         """Prepare to register objects in ``data``, until the first of ``loops`` has begun."""
@@ -192,14 +196,14 @@ def as_shape(shape: int | tuple[int, ...], what: str = "shape") -> tuple[int, ..
 
 
 def as_counts(what: str, **values: Any) -> list[int]:
-    """Return arguments as ``int``; any integer type, such as numpy's, is accepted.
+    """Return the given numbers as a list of ``int``; any integer type (numpy's, too) is accepted.
 
     Args:
         what: The object, as errors name it.
-        values: The arguments by name.
+        values: The numbers by the names of the program's arguments.
 
     Raises:
-        ValueError: An argument is not a whole number.
+        ValueError: A value is not a whole number.
     """
     counts = []
     for name, value in values.items():

@@ -60,7 +60,10 @@ CHECK_RESIZE_WAIT_S = 60.0
 
 
 class Runtime:
-    """The roles of this process in its job, its part in each action, and the program's hooks."""
+    """Carries out, in this process, what rank 0 decides at safe points: resizes, checkpoints.
+
+    It also calls the program's hooks, and lets a joining or restarted process enter the job.
+    """
 
     def __init__(
         self,
@@ -131,13 +134,21 @@ class Runtime:
 
     @property
     def is_active(self) -> bool:
-        """Return whether safe points can lead to an action; equal on all processes."""
+        """Return whether a safe point of this program can lead to a resize or a checkpoint.
+
+        The result is equal on all processes.
+        """
         return self.managed or self.checkpoints.is_enabled
 
     # ---------------------------------------------------------------- safe points
 
     def wait_for_check_resize(self) -> None:
-        """On rank 0 of a program under ``pliant check``, wait until its next resize is ordered."""
+        """Under ``pliant check``, wait on rank 0 until the server has ordered the next resize.
+
+        ``pliant check`` tries a program with a number of resizes, one at each of the first safe
+        points. The wait ends after `CHECK_RESIZE_WAIT_S` seconds at the latest. On other ranks, and
+        after the last resize, this returns at once.
+        """
         resized = self._member.allocation[0] - self._first_epoch
         if self._coordinator is None or resized >= self.awaited_check_resizes:
             self.awaited_check_resizes = 0
@@ -147,13 +158,16 @@ class Runtime:
             time.sleep(0.005)
 
     def next_message(self) -> SafePointMessage | None:
-        """Return the message that rank 0 broadcasts at this safe point; None on all other ranks."""
+        """Return the message that rank 0 broadcasts at this safe point; None if there is none.
+
+        Always None on the other ranks.
+        """
         if not self._actions.has_news(self._coordinator):
             return None
         return self._actions.next_message(self._coordinator, self.performance)
 
     def handle(self, message: SafePointMessage, position: Position) -> None:
-        """Carry out the broadcast message of rank 0; collective over the job.
+        """Carry out, on each process, the message that rank 0 has broadcast; collective.
 
         Raises:
             JobLeave: this process leaves the job.
@@ -176,25 +190,30 @@ class Runtime:
                 self.resize(action, position)
 
     def stored_once_result(self) -> bytes:
-        """Return the next saved or received result of ``job.once``, encoded."""
+        """Return the encoded result of the next ``job.once``, which this process does not compute.
+
+        It comes from the checkpoint in a restarted job, otherwise from the application that runs.
+        """
         source = self.restorer or self._joiner
         assert source is not None
         return source.next_once_result()
 
     def enter_loop(self, number: int) -> None:
-        """Tell the coordinator that a loop has begun."""
+        """Record that a loop has begun in rank 0's coordinator, so that ranks can join in it."""
         if self._coordinator is not None:
             self._coordinator.enter_loop(number)
 
     def leave_loop(self) -> None:
-        """Tell the coordinator that the loop has ended, so that it withdraws open offers."""
+        """Let rank 0's coordinator withdraw open offers, because the loop has ended."""
         if self._coordinator is not None:
             self._coordinator.leave_loop()
 
     # ---------------------------------------------------------------- joining
 
     def join(self, loop: int) -> Position | None:
-        """Wait at loop ``loop`` until this rank joins the job or is sent past the loop.
+        """Wait at a loop until this rank joins the job, or is told that the job has left the loop.
+
+        A process of a restarted job does not wait: it restores its data from the checkpoint.
 
         Args:
             loop: number of the loop.
@@ -224,9 +243,10 @@ class Runtime:
         return state.position
 
     def _restore(self, restorer: Restorer, loop: int) -> Position | None:
-        """Restore a checkpoint if it was saved in ``loop``; return where the program continues.
+        """Restore the data from a checkpoint if it was saved in loop ``loop``.
 
-        None if it was saved in a later loop.
+        Returns:
+            Where the program continues; None if the checkpoint was saved in a later loop.
         """
         position = restorer.restore_at_loop(loop)
         if position is not None:
@@ -241,7 +261,7 @@ class Runtime:
     # ---------------------------------------------------------------- checkpoints
 
     def checkpoint(self, order: CheckpointOrder, position: Position) -> None:
-        """Take a checkpoint, unless it was withdrawn; collective over the job.
+        """Take a checkpoint, unless it is for a suspension that was withdrawn; collective.
 
         Calls the ``before_resize`` hooks first and, unless the processes leave, the
         ``after_resize`` hooks at the end, all with ``committed=False``.
@@ -373,7 +393,10 @@ class Runtime:
     # ---------------------------------------------------------------- roles
 
     def _on_control_order(self, order: dict[str, Any]) -> None:
-        """Carry out an order from the control socket; called in the control thread."""
+        """Carry out an order that the shim, which supervises this rank, has sent.
+
+        Called in the thread of the control socket.
+        """
         if self._step_stream is not None:
             self._step_stream.on_order(order)
         elif order.get("op") == "standby":
@@ -381,7 +404,10 @@ class Runtime:
                 self._stand_by(order.get("resize", 0))
 
     def _stand_by(self, resize: int) -> None:
-        """Become the standby coordinator, which takes over after ``resize`` when rank 0 leaves."""
+        """Open a standby coordinator here, because rank 0 will leave in ``resize``.
+
+        This process becomes rank 0 and uses the coordinator if the resize is committed.
+        """
         with self._lock:
             if self._coordinator is not None or self._member.phase is not MembershipPhase.MEMBER:
                 return
@@ -393,7 +419,7 @@ class Runtime:
             self._standby = standby
 
     def _take_over(self) -> Coordinator:
-        """Return the coordinator of the new rank 0: the standby coordinator, or else a new one."""
+        """Return the coordinator of the new rank 0: its standby coordinator, or else a new one."""
         with self._lock:
             coordinator, self._standby = self._standby, None
             if coordinator is None:
@@ -431,7 +457,10 @@ class Runtime:
         return CoordinatorStream(coordinator, environment.address, environment.roots)
 
     def _answer_offer(self, offer: Offer) -> Answer:
-        """Return the answer of ``on_offer`` or the library's rules; called in the offer thread."""
+        """Return the answer to an offer, by the program's ``on_offer`` or by the library's rules.
+
+        Called in the thread that answers offers.
+        """
 
         def policy(offer: Offer) -> str:
             return self.performance.objection(offer, self.requests.asked)
@@ -445,7 +474,7 @@ class Runtime:
     # ---------------------------------------------------------------- the end
 
     def report_fatal(self, error: BaseException) -> None:
-        """Send the exception that aborts the job to the shim, which reports it to the user."""
+        """Send the exception that aborts the job to the shim, this rank's supervising process."""
         if self.managed:
             with contextlib.suppress(OSError):  # the shim has ended
                 self._control.send(op="failed", text=format_error(error))
