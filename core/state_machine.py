@@ -203,7 +203,10 @@ class Core:
         return commands
 
     def _review(self) -> None:
-        """Review dependencies, fenced jobs, negotiations and requests, after a batch of events."""
+        """Decide, after a batch of events, about what has waited for such events.
+
+        These are dependencies, array tasks, jobs on lost nodes, negotiations and size requests.
+        """
         state = self._state
         if state.dependencies_to_review:
             dependencies.review(state)

@@ -72,7 +72,10 @@ def writing() -> None:
 
 
 def active() -> bool:
-    """Return whether this process has orders, for callers that must first compute a name."""
+    """Return whether this process has orders for failpoints.
+
+    Callers test this before they compute the name of a failpoint.
+    """
     return _trigger is not None
 
 

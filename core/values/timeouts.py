@@ -52,9 +52,9 @@ class Timeouts:
     request_timeout_s: float = 300.0
 
     def isolation_grace_s(self, stop_after_s: float | None) -> float:
-        """Return how long processes may live without contact to the server; 0 for no limit.
+        """Return the seconds without contact after which a node has killed processes; 0 for never.
 
         Args:
-            stop_after_s: the user's time for this, in seconds after the lease; None for no limit.
+            stop_after_s: the user's limit in seconds after the node's lease; None for no limit.
         """
         return lost_contact_policy.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)
