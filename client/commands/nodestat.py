@@ -8,7 +8,6 @@ import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 # isort: split
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from pliant.client.terminal.output import (
     with_keys_first,
 )
 from pliant.client.terminal.tables import shorten, table
+from pliant.core.support.natural_order import natural_order
 
 TYPE_CHECKING = False  # as in `pliant`: commands start sooner without typing
 
@@ -90,13 +90,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _chosen(nodes: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     chosen = [node for node in nodes if not names or node["name"] in names]
-    return sorted(chosen, key=lambda node: _natural(node["name"]))
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Return a sorting key for names with numbers: n2 comes before n10."""
-    parts = re.split(r"(\d+)", name)
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+    return sorted(chosen, key=lambda node: natural_order(node["name"]))
 
 
 def _frame(answer: dict[str, Any], names: Sequence[str]) -> str:

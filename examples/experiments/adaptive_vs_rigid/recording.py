@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pliant.client.api import Client, Event
+from pliant.core.support.natural_order import natural_order
 from pliant.simulator.inputs.workload import SimJob
 
 Tree = dict[str, Any]
@@ -168,7 +168,7 @@ def read_results(folder: Path) -> list[Tree]:
         ValueError: there is no result, or a file is not the result of a real run.
     """
     found = []
-    for path in sorted(folder.glob("*/*.json"), key=_numbers_by_value):
+    for path in sorted(folder.glob("*/*.json"), key=lambda path: natural_order(str(path))):
         try:
             result = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
@@ -179,9 +179,3 @@ def read_results(folder: Path) -> list[Tree]:
     if not found:
         raise ValueError(f"--results {folder}: there are no results; use the action run first")
     return found
-
-
-def _numbers_by_value(path: Path) -> list[str | int]:
-    """Return a key that sorts ``gap-45`` before ``gap-100``."""
-    parts = re.split(r"(\d+)", str(path))
-    return [int(part) if part.isdigit() else part for part in parts]
