@@ -115,23 +115,23 @@ def code_version() -> str:
     Comments and docstrings do not count, so that results survive a change of words.
     """
     digest = hashlib.sha256()
-    tasks = sorted(Path(__file__).parent.glob("*tasks.py"))
+    paths = sorted(Path(__file__).parent.glob("*tasks.py"))
     for name in _CODE:
         root = Path(str(importlib.resources.files(f"pliant.{name.replace('/', '.')}")))
-        for path in [*sorted(root.rglob("*.py")), *tasks]:
-            digest.update(path.name.encode())
-            digest.update(without_comments(path.read_bytes()).encode())
+        paths += sorted(root.rglob("*.py"))
+    for path in paths:
+        digest.update(path.name.encode())
+        digest.update(without_comments(path.read_bytes()).encode())
     return digest.hexdigest()[:16]
 
 
 def without_comments(source: bytes) -> str:
     """Return the syntax tree of a module as text, without comments, docstrings, line numbers."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            match node.body:
-                case [ast.Expr(value=ast.Constant(value=str())), *rest]:
-                    node.body = rest
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
     return ast.dump(tree)
 
 
