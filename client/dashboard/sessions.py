@@ -99,7 +99,7 @@ class Sessions:
         return session
 
     def logout(self, cookie: str | None) -> None:
-        """End a session."""
+        """End a session, so that its cookie is no longer accepted."""
         self._sessions.pop(cookie or "", None)
 
 

@@ -58,7 +58,7 @@ class Task:
 
 
 class Worker:
-    """A connected worker."""
+    """A worker process that is connected to the executor and runs its calls."""
 
     def __init__(self, name: str, node: str, wire: Wire) -> None:
         self.name, self.node, self.wire = name, node, wire

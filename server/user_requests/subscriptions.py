@@ -20,7 +20,7 @@ WATCH = "watch"
 
 
 class Subscriptions:
-    """Serves the operation ``watch``."""
+    """Serves the operation ``watch``, which streams changes of jobs and nodes to a user."""
 
     def __init__(self, streams: Streams, jobs: JobLookup) -> None:
         self._streams, self._jobs = streams, jobs
