@@ -147,13 +147,7 @@ def integral(blocks: Blocks, comm: MPI.Intracomm) -> float:
 
 
 def adjust(job: Job, blocks: int, wanted: int) -> None:
-    """Ask for processors, or give some back, after the mesh has changed.
-
-    Args:
-        job: the job.
-        blocks: the present number of blocks, for the reason that the server shows.
-        wanted: the number of processes that these blocks need.
-    """
+    """Ask for processors or give some back after the mesh has changed."""
     if wanted > job.comm.size:
         job.request(f"{job.comm.size + 1}-{wanted}", why=f"{blocks} blocks")
     elif wanted < job.comm.size:
