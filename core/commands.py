@@ -52,7 +52,7 @@ class Store(NamedTuple):
 class RunStrategy(NamedTuple):
     """Ask the scheduling strategy for a plan.
 
-    The reply is the event `PlanReady` or `PlanFailed` with the number of the same cycle.
+    The reply is the event `PlanReady` or `PlanFailed`, with the same number ``cycle``.
     """
 
     cycle: CycleId
@@ -64,7 +64,7 @@ class RunStrategy(NamedTuple):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class SendOffer:
-    """Send a message of a negotiation to the application."""
+    """Send the application the server's next message in a negotiation, such as an offer."""
 
     job: JobId
     run: int
@@ -86,7 +86,7 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True)
 class SendWithdraw:
-    """Tell the application that the server withdraws an offer or an ordered resize (GO)."""
+    """Tell the application that the server withdraws a resize, whether offered or ordered (GO)."""
 
     job: JobId
     run: int
@@ -109,7 +109,7 @@ class OpenStandby:
 
 
 class NodeShare(NamedTuple):
-    """The amounts that the processes of a job may use on one node."""
+    """The memory and devices that the processes of a job may use on one node."""
 
     #: Memory of all processes of the job there, with those that start now. 0 if it asked for none.
     memory_bytes: int
@@ -118,7 +118,7 @@ class NodeShare(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """Start processes: one rank on each processor, in this order."""
+    """Start processes: one rank on each of ``processors``, in the order of the ranks."""
 
     job: JobId
     run: int
@@ -137,7 +137,10 @@ class Launch(NamedTuple):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class SendGo:
-    """Send GO: order the application to carry out a resize, and report the processors that join."""
+    """Send GO, the order to carry out an agreed resize, to the application.
+
+    The message also names the ranks that leave and the processors of the ranks that join.
+    """
 
     job: JobId
     run: int
@@ -149,7 +152,7 @@ class SendGo:
 
 @dataclass(frozen=True, slots=True)
 class SendSuspend:
-    """Send the application the next order of a suspension, such as to save or to exit."""
+    """Send the application an order that belongs to a suspension: save, exit, or do not save."""
 
     job: JobId
     run: int
@@ -169,7 +172,7 @@ class Kill:
 
 
 class SignalRanks(NamedTuple):
-    """Send a signal to all processes of one run of a job."""
+    """Send the signal ``number`` to all processes of a job, unless ``run`` is an earlier run."""
 
     job: JobId
     run: int

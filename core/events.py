@@ -157,7 +157,7 @@ class LiveWorld:
 class NodeRegistered:
     """A node controller connected and reported the resources of its node.
 
-    ``worlds`` are groups of processes, started earlier, whose shims still run on the node.
+    ``worlds`` are groups of processes that were started earlier and are still on the node.
     """
 
     name: NodeName
@@ -255,7 +255,7 @@ class NodeRemoved:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
-    """A node has started all processes for a start or a growth; the latter wait to join."""
+    """A node has started all its processes of a job that starts, or all its joining ranks."""
 
     job: JobId
     run: int
@@ -317,7 +317,7 @@ class StandbyReady:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class OfferAnswered:
-    """The application sent a message of a negotiation."""
+    """The application sent a message in a negotiation, such as a counter-offer or an acceptance."""
 
     job: JobId
     run: int
@@ -413,7 +413,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A new coordinator reports the ordered suspension that it has not begun; 0 if none."""
+    """A new coordinator reports the number of its ordered suspension, if not begun; else 0."""
 
     job: JobId
     run: int

@@ -180,7 +180,7 @@ def _not_malleable_yet(state: CoreState) -> Iterator[str]:
 
 
 def _recent_refusals(state: CoreState, now: float) -> Iterator[str]:
-    """Yield a sentence about jobs that get no offers now, after a refusal or a move."""
+    """Yield a sentence about jobs that get no offers now, as they refused one or were moved."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         soonest = min(job.no_offers_until for job in quiet) - now

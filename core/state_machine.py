@@ -136,7 +136,7 @@ class Core:
             strategy: the name of the strategy, for reasons and the history.
             limits: the time limits for applications and nodes.
             policy: the rules of the server's side in negotiations.
-            silent: whether to store nothing and to note only errors of plans.
+            silent: whether nothing is stored, and only refused parts of plans get into the history.
             resources: the amount of each named resource of the cluster.
             accounting: counts the usage of users; None if nothing is charged.
             user_limits: the limits of users.
@@ -164,7 +164,7 @@ class Core:
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """Handle one event, and return the commands that follow.
 
-        A Store comes first, a RunStrategy last.
+        If a `Store` is among the commands, it is the first; a `RunStrategy` is the last.
         """
         return self.handle_all((event,), now)
 
@@ -289,11 +289,11 @@ class Core:
 
     @property
     def next_resize(self) -> int:
-        """Return the number that the next resize gets; it must survive a restart."""
+        """Return the number that the next resize gets; it is stored, so that none is used twice."""
         return self._state.next_resize
 
     def largest(self) -> int:
-        """Return the size of the largest possible job: all processors without spare nodes."""
+        """Return the size of the largest possible job: all processors but those of spare nodes."""
         return sum(node.slots for node in self._state.nodes.values() if not node.spare)
 
     def check_invariants(self) -> None:
@@ -307,7 +307,7 @@ class Core:
     # ---------------------------------------------------------------- restart
 
     def forget(self, job_id: JobId) -> None:
-        """Remove a job from memory if it has ended."""
+        """Remove a job from memory if it has ended; otherwise do nothing."""
         job = self._state.jobs.get(job_id)
         if job is not None and job.final:
             del self._state.jobs[job_id]

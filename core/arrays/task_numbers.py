@@ -112,7 +112,7 @@ class TaskNumbers:
 def _overlaps(
     parts: Iterable[range], others: Sequence[range]
 ) -> Iterator[tuple[range, list[range]]]:
-    """Yield each range with the other ranges that share a number with it."""
+    """Yield each range of ``parts`` with those ranges of ``others`` that share a number with it."""
     ordered = sorted(others, key=lambda other: other[0])
     firsts = [other[0] for other in ordered]
     # The largest number so far, which grows even if the ranges overlap each other.
@@ -197,7 +197,8 @@ def parse_task_numbers(
     Args:
         text: as a user wrote it.
         size: all numbers must be smaller.
-        max_text: most characters. None for a text that the server wrote.
+        max_text: the allowed length of the text in characters; None for a text that the server
+            wrote, which may have any length.
 
     Raises:
         TaskNumbersError: the text is not in this grammar, names a number twice, or one too large.

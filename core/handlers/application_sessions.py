@@ -132,7 +132,7 @@ def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> Non
 
 
 def on_application_left(state: CoreState, event: ApplicationLeft) -> None:
-    """Record that the coordinator disconnected, and withdraw a resize that has not reached GO.
+    """Record that the coordinator disconnected, and withdraw a resize that is not yet ordered (GO).
 
     The job continues, but gets no offers.
     """
@@ -159,7 +159,10 @@ def on_speed_measured(state: CoreState, event: SpeedMeasured) -> None:
 
 
 def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
-    """Return whether new measurements differ noticeably from the known ones (seconds by size)."""
+    """Return whether new measurements (seconds by size) differ from the known ones.
+
+    They do if they are for other sizes, or if one has changed by more than the part `TOLERANCE`.
+    """
     if known.keys() != said.keys():
         return True
     return any(abs(said[size] - known[size]) > TOLERANCE * known[size] for size in known)

@@ -1,10 +1,10 @@
 """Tasks of arrays: which of them are jobs, and when an array has ended.
 
-An array is one job without processors. A task becomes a job of its own when it can run, or is next
-to be considered: so the core and the database hold a few jobs of an array of a million tasks, and
-strategies never see the array itself. The job number of a task is computed from the array number
-and the task number, so a task cannot become a job twice, not even if the server is killed in
-between: the array and the new job are stored in one transaction.
+An array is one job without processors. A task becomes a job of its own only when it can run or is
+among the next to be considered. So of an array with a million tasks, the core and the database hold
+only a few jobs, and strategies never see the array itself. The job number of a task is computed
+from the array number and the task number, so a task cannot become a job twice, not even if the
+server is killed in between: the array and the new job are stored in one transaction.
 """
 
 from dataclasses import replace
@@ -67,7 +67,7 @@ def _window(state: CoreState, array: Job) -> int:
 
 
 def _admit(state: CoreState, progress: ArrayProgress, number: JobId) -> None:
-    """Put a task into the queue that has waited for the array's limit of running tasks."""
+    """Let strategies see a task's job, now that the array's limit of running tasks allows it."""
     job = state.jobs[number]
     del progress.behind[number]
     progress.admitted[number] = progress.waiting[number] = None
@@ -169,7 +169,10 @@ def cancel_all(state: CoreState, array: Job, by: str, states: frozenset[JobState
 
 
 def may_drop(array: Job, tasks: TaskNumbers) -> bool:
-    """Return whether tasks can be cancelled; False if too many ranges would remain."""
+    """Return whether tasks of an array that are not jobs yet can be cancelled.
+
+    False if the tasks left would form more than `MAX_RANGES` ranges of numbers, and more than now.
+    """
     assert array.progress is not None
     before = array.progress.pending
     left = len(before.without(tasks).ranges)

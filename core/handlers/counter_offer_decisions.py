@@ -1,8 +1,8 @@
 """The server's side of one negotiation, by its policy: accept, answer, expire.
 
-All negotiations of a plan run at the same time. Those of donors with a recipient
-(``Resize.has_recipients``) are concluded together in ``donor_negotiation.py``. The others are
-concluded here as soon as possible.
+All negotiations of a plan run at the same time. A donor, which is asked to shrink for a waiting or
+growing job (``Resize.has_recipients``), is not answered alone: its negotiation is concluded with
+those of the other donors, in ``donor_negotiation.py``. The others are concluded here at once.
 """
 
 from pliant.core.commands import SendOffer, SendWithdraw
@@ -141,7 +141,10 @@ def _countered(state: CoreState, job: Job, resize: Resize, template: Template) -
 
 
 def _wait_for_others(state: CoreState, job: Job, stage: Negotiating, counter: CounterOffer) -> None:
-    """Keep a counter-offer open until the negotiations with the other donors have ended."""
+    """Leave a donor's counter-offer open while other donors for the same job are still negotiating.
+
+    It expires after the usual time for an answer, or earlier if the application has said so.
+    """
     state.donors_to_review[job.id] = None
     state.touch(job)
     stage.counter, stage.expires_at = counter, state.now + state.limits.offer_timeout_s

@@ -157,7 +157,8 @@ def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
 def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
     """Use a donor's open shrink for a new plan, so that the donor keeps the processors ``kept``.
 
-    Return False if their number is not a size that the application agreed to or proposed.
+    Return False, and change nothing, if the application has neither agreed to nor proposed a size
+    of as many processors as ``kept`` has.
     """
     resize = _open_resize(donor)
     if count(kept) not in resize.offered_sizes:
@@ -202,16 +203,17 @@ def _shortfall(donor: Job, recipient: Job) -> int:
 
 
 def _accept_best_size(state: CoreState, donor: Job, resize: Resize, counter: CounterOffer) -> None:
-    """Accept that size of a donor's counter-offer which is best for the jobs that wait for it."""
+    """Accept the largest size of a donor's counter-offer that frees what other jobs wait for."""
     wanted = _needed_part(state, donor, resize, _offered(donor, resize))
     size = largest_covering(donor, counter.sizes, count(wanted))
     accept_counter_offer(state, donor, resize, counter, size)
 
 
 def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> ProcessorMap:
-    """Return which processors go to recipients if a donor gives up at most ``most`` processors.
+    """Return which processors go to waiting jobs if a donor gives up at most ``most`` processors.
 
-    The oldest reservation comes first.
+    The jobs are served in the order of their reservations. A job is left out if all the processors
+    that it needs of the donor are no longer within ``most``.
     """
     wanted = NONE
     for job in _recipients(state, donor, resize):
@@ -231,9 +233,9 @@ def change_target(state: CoreState, job: Job, resize: Resize, size: int) -> None
 
 
 def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Return the largest size in ``totals`` to which a job can shrink to free ``need`` processors.
+    """Return the largest size of a job, out of ``totals``, that frees at least ``need`` processors.
 
-    The result is 0 if no size is small enough.
+    The result is 0 if none of these sizes is small enough.
     """
     return Sizes(totals).largest_at_most(job.size - need)
 
@@ -424,7 +426,7 @@ def _review_donor(state: CoreState, number: JobId) -> None:
 
 
 def release_unused(state: CoreState) -> None:
-    """End shrinks that the new plan did not use.
+    """Withdraw or decline the agreed shrinks and counter-offers that the new plan has not used.
 
     A donor that offered too few processors gets the server's next proposal, if there is one left.
     """

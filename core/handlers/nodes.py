@@ -196,7 +196,7 @@ def _handle_lost_processes(
 
 
 def _reviewed(state: CoreState) -> None:
-    """Assign spare nodes and adapt the processors kept for restarts, after a change of nodes."""
+    """After a change of nodes, assign spare nodes and adapt the reservations for restarts."""
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
     state.plan_due = True
@@ -296,10 +296,10 @@ def on_checkpoint_folder_tested(state: CoreState, event: CheckpointFolderTested)
 
 
 def on_node_load_measured(state: CoreState, event: NodeLoadMeasured) -> None:
-    """Store a node's load for views of strategies, until the node's next report is overdue.
+    """Store a node's load for strategies, which see it until the node's next report is overdue.
 
-    A strategy that reads loads names the time of its next pass, so a plan is due only if it could
-    not see the load of this node before.
+    The strategy is asked for a plan only if the node had no valid load before. Strategies that use
+    loads ask for their next plan at a certain time anyway.
     """
     node, load = state.nodes.get(event.name), event.load
     if node is None:

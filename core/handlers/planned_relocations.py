@@ -108,9 +108,10 @@ def _can_grow_away(state: CoreState, job: Job) -> bool:
 
 
 def continue_growing_away(state: CoreState) -> None:
-    """Let jobs that have grown onto their new processor give up the old one.
+    """Let jobs that move by a growth, and have got their new processor, give up the old one.
 
-    A job that refuses is asked again as soon as it may get offers.
+    A job that refuses is asked again as soon as it may get offers. A move whose growth failed is
+    given up.
     """
     for job in list(state.growing_away.values()):
         move = job.relocation
@@ -137,6 +138,6 @@ def _missing_checkpoint(state: CoreState, job: Job, processors: ProcessorMap) ->
 
 
 def _demand(state: CoreState, number: JobId) -> float:
-    """Return the memory demand of a faulting job in bytes, as its nodes last reported."""
+    """Return the memory demand of a job with page faults, in bytes, as its nodes last reported."""
     loads = (load for load, _ in state.loads.values())
     return sum(each.demand for load in loads for each in load.faulting if each.job == number)

@@ -25,10 +25,10 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
 def stop_revising(state: CoreState) -> bool:
-    """Drop the results of negotiations if the plan was revised as often as the policy allows.
+    """End the revisions of a plan if the strategy has revised it as often as the policy allows.
 
-    Return whether results were dropped. Results that are not dropped lead to another
-    revision.
+    The results of negotiations, which would lead to another revision, are then dropped. Return
+    whether that was so.
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
@@ -218,7 +218,14 @@ def _expand(
 ) -> bool:
     """Offer a job more processors, as planned.
 
-    Return False if other parts of the plan have used up a named resource or the limit of its user.
+    Args:
+        state: the state.
+        offer: the job, and all processors that it is to have.
+        promised: the processors that shrinks of the same plan are to free.
+        donors: the processors that each shrinking job is to give up.
+
+    Returns:
+        False if other parts of the plan have used up a named resource or the limit of its user.
     """
     what = f"expansion of job {offer.job}"
     job = _offerable(state, offer, what)
@@ -319,9 +326,16 @@ def _accept(state: CoreState, acceptance: Acceptance) -> None:
 def _start(
     state: CoreState, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
-    """Start a waiting job as planned, or reserve processors for it.
+    """Start a waiting job as planned, or reserve processors for it if others must free them first.
 
-    Return False if other parts of the plan have used up a named resource or the limit of its user.
+    Args:
+        state: the state.
+        start: the job and its processors.
+        promised: the processors that shrinks of the same plan are to free.
+        donors: the processors that each shrinking job is to give up.
+
+    Returns:
+        False if other parts of the plan have used up a named resource or the limit of its user.
     """
     what = f"start of job {start.job}"
     job = state.jobs.get(start.job)

@@ -202,7 +202,7 @@ def _is_known(state: CoreState, job: Job, number: int) -> bool:
 
 
 def _take_back(state: CoreState, job: Job, reason: str) -> None:
-    """Cancel the open request of a job, and withdraw its resize if there was no GO yet."""
+    """Cancel the open request of a job, and withdraw its resize unless that is ordered (GO)."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
     if resize is not None and isinstance(resize.stage, BEFORE_GO):

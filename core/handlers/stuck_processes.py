@@ -1,8 +1,8 @@
 """Processes that do not start or do not end, and nodes that cannot start processes.
 
-A start ends when every node has reported that the processes run. After that only a time limit ends
-them. If processes survive KILL, their node gets no new work, and the job keeps the processors until
-they are gone.
+The server waits a limited time for the start: until every node has reported that the processes run.
+Afterwards only the job's own time limit ends them. If processes survive KILL, their node gets no
+new work, and the job keeps the processors until they are gone.
 
 A job whose processes could not be started can start on other nodes. This cannot repeat without end:
 each such failure drains a node. The node is resumed when its own test can start processes, and the

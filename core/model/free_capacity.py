@@ -1,4 +1,4 @@
-"""Amounts left on each node, and the processors that a job can use, while a plan is made.
+"""Memory and devices left on each node, and the processors that a job can use, as a plan is made.
 
 What a job needs is the same for each of its processes. So if a job may have a set of processors,
 it may have each part of the set, too. The functions here return sets with this property.
@@ -19,7 +19,7 @@ Coming = Sequence[tuple[ProcessorMap, NodeNeeds | None]]
 
 
 class FreeCapacity:
-    """The amounts that are left on each node.
+    """The memory and devices that are left on each node while a plan is made.
 
     Args:
         nodes: the nodes that may get new work, in order of their processors.
@@ -51,7 +51,10 @@ class FreeCapacity:
         return dict(node.amounts) if found is None else found
 
     def amounts_left(self) -> dict[NodeName, Amounts]:
-        """Return the amounts left on each node, in the form of ``View.amounts_left``."""
+        """Return the unused memory and devices of each node, without those of nodes that are idle.
+
+        The result has the form of ``View.amounts_left``.
+        """
         return dict(self._left)
 
     def parts(self, processors: ProcessorMap) -> Iterator[tuple[NodeView, ProcessorMap]]:
@@ -102,15 +105,21 @@ class FreeCapacity:
         return found
 
     def fitting(self, needs: NodeNeeds | None, free: ProcessorMap) -> ProcessorMap:
-        """Return the free processors that a job can use, all at the same time."""
+        """Return as many free processors as memory and devices allow a job to use together."""
         return self.fitting_both(needs, free, ())[0]
 
     def fitting_both(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: Coming
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return the processors that a job can have at the same time: free ones, and coming ones.
+        """Return the processors that memory and devices allow a job to use together, in two sets.
 
-        Coming processors are still held by donors, jobs that will give them up.
+        Args:
+            needs: what each process of the job needs; None for nothing.
+            free: the processors that are free now.
+            coming: processors that other jobs (donors) will give up, with the needs of each donor.
+
+        Returns:
+            The usable ones among the free processors, and among the coming ones.
         """
         accepted = self.accepted(needs)
         free &= accepted
@@ -139,10 +148,11 @@ class FreeCapacity:
         return min(number, needs.processes(self.left(node)))
 
     def take(self, needs: NodeNeeds | None, processors: ProcessorMap, coming: Coming = ()) -> None:
-        """Subtract the memory and devices that a job needs on these processors.
+        """Subtract the memory and devices that a job uses on these processors.
 
-        ``coming`` has the processors among them that donors give up, with the needs of each donor:
-        there, only what the job needs in addition to the donor is subtracted.
+        ``coming`` are the processors among them that other jobs (donors) are still to give up, with
+        the needs of each donor. What a donor frees there is used first, and only the rest is
+        subtracted.
         """
         if needs is None or not needs.amounts:
             return
@@ -234,7 +244,7 @@ def _without(left: Amounts, needs: NodeNeeds, processes: int) -> Amounts:
 
 
 def _beyond(needs: NodeNeeds, donor: NodeNeeds | None) -> NodeNeeds:
-    """Return what a process needs in addition to what a donor's process gives up."""
+    """Return what a process needs in addition to what a process of a shrinking job frees."""
     if donor is None or not donor.amounts:
         return NodeNeeds(needs.amounts)
     given = dict(donor.amounts)

@@ -329,12 +329,12 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Return the number of processors of the committed allocation."""
+        """Return the job's number of processors; an open resize counts only after its commit."""
         return len(self.ranks)
 
     @property
     def allocation(self) -> ProcessorMap:
-        """Return the committed allocation as a set."""
+        """Return the job's processors as a set; an open resize counts only after its commit."""
         if self._mapped[0] is not self.ranks:
             self._mapped = (self.ranks, from_indices(self.ranks))
         return self._mapped[1]

@@ -134,12 +134,12 @@ class NodeLoad:
 
     @property
     def idle(self) -> float:
-        """Return the bytes that no job demands."""
+        """Return the bytes of memory that no job demands; 0 if jobs demand more than there are."""
         return max(0.0, self.memory - self.demand)
 
 
 def max_load_age_s(interval_s: float) -> float:
-    """Return the age in seconds from which a load is stale, as two later ones are missing.
+    """Return from which age in seconds a node's load is out of date: two later reports are missing.
 
     Args:
         interval_s: seconds between two measurements.

@@ -64,8 +64,8 @@ class Negotiating:
 class Agreed:
     """Stage: both sides have agreed. The server may still end the resize on its own.
 
-    The resize waits for coordinated negotiations, for the time that the application named, or for
-    processors of other jobs.
+    The resize waits until other jobs that shrink for the same job have answered, for the time that
+    the application named, or for processors of other jobs.
     """
 
     name: ClassVar = ResizeStage.AGREED

@@ -48,12 +48,15 @@ class Usage(NamedTuple):
     processors: int
 
     def at_time(self, now: float, half_life_s: float) -> float:
-        """Return the processor-seconds used until ``now``, if the number of processors stays."""
+        """Return the decayed usage at the time ``now``, in processor-seconds.
+
+        The number of processors is assumed not to change until then.
+        """
         return decayed(self.seconds, self.processors, now - self.at, half_life_s)
 
 
 class OpenPhase(NamedTuple):
-    """The present phase of a job, and when the job got its present processors."""
+    """The present processors of a running job, and since when it has had exactly these."""
 
     #: Seconds since the epoch.
     since: float

@@ -372,7 +372,7 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a negotiation with a job that the strategy's last plan started."""
+    """The result of a negotiation that the strategy's last plan began with a running job."""
 
     job: JobId
     #: The agreed size. The old size if the application refused.

@@ -29,7 +29,7 @@ _collected: list[argparse.ArgumentParser] | None = None
 
 
 class _Version(argparse.Action):
-    """Prints the version of the package and exits; the package is asked only then."""
+    """The action of ``--version``: prints the package's version, imported only now, and exits."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
@@ -69,7 +69,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help, or hand this parser to `CollectedParsers`."""
+        """Print the help; while a `CollectedParsers` is active, add this parser to it instead."""
         if _collected is not None:
             _collected.append(self)
         else:
@@ -77,9 +77,9 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class CollectedParsers:
-    """Within this context, collects the parsers of commands that are asked for help.
+    """Context in which parsers that are asked for help are put into a list and print nothing.
 
-    The help itself is not printed.
+    ``with CollectedParsers() as parsers`` binds the list.
     """
 
     def __enter__(self) -> list[argparse.ArgumentParser]:

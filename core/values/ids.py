@@ -22,5 +22,5 @@ NO_JOB = JobId(0)
 
 
 def task_job(array: JobId, task: int) -> JobId:
-    """Return the job number of an array's task; these numbers follow the array's own number."""
+    """Return the job number of an array's task: the array's own number + 1 + the task number."""
     return JobId(array + 1 + task)

@@ -64,7 +64,7 @@ def isolation_policy(stop_after_s: float | None) -> str:
 
 
 def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> float:
-    """Return the seconds without contact after which a node has sent SIGKILL; 0 for never.
+    """Return after how many seconds without contact a node has sent SIGKILL; 0 if it never does.
 
     Args:
         stop_after_s: the T of ``stop-after=T``; None for ``keep``.

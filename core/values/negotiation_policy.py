@@ -46,7 +46,8 @@ class NegotiationPolicy:
 
     The defaults are only here. The configuration may change them.
 
-    The time for an answer is one of the ``Timeouts``. No answer counts as a refusal.
+    The time for an answer is one of the ``Timeouts``. If no answer arrives in this time, that
+    counts as a refusal.
     """
 
     #: Proposals that the server makes in one negotiation, with the opening one. The last is FINAL.
@@ -90,11 +91,16 @@ class NegotiationPolicy:
         return (first + way * (last - first)) * processors
 
     def satisfied(self, price: float, number: int, processors: int, *, grows: bool) -> bool:
-        """Return whether the server accepts the price of a counter-offer.
+        """Return whether the server accepts the total price of a counter-offer.
 
-        It does if the price is at least as good as that of its own next proposal, which has this
-        number. After its last proposal the server accepts any price within its limit. The other
-        arguments are those of `proposal`.
+        It does if the price is at least as good as that of its own next proposal. After its last
+        proposal the server accepts any price within its limit.
+
+        Args:
+            price: the total price in the counter-offer.
+            number: the number that the server's next proposal would have, counted from 1.
+            processors: the number of processors that are added or given up.
+            grows: whether the offer is a growth, as for `proposal`.
         """
         own = self.proposal(min(number, self.rounds), processors, grows=grows)
         return price >= own if grows else price <= own

@@ -1,8 +1,8 @@
 """Needs of a job's processes on each node: memory, devices, properties, certain nodes.
 
-An *amount* is something that a node has a number of and that processes share out among them: bytes
-of memory, or generic resources such as GPUs. An amount that a job needs is for each process, so it
-comes and goes with the processors of a malleable job.
+An *amount* is a quantity of which a node has a limited number, divided among processes: bytes of
+memory, or generic resources such as GPUs. A job states the amount for each of its processes, so the
+total changes with the size of a malleable job.
 """
 
 import re
@@ -66,12 +66,15 @@ class NodeNeeds:
     def accepts(
         self, node: str, properties: frozenset[str], *, shares_checkpoints: bool = True
     ) -> bool:
-        """Return whether a node has the right name and properties, and the folder of checkpoints.
+        """Return whether a job may use a node, by name, properties and folder of checkpoints.
+
+        How much memory and how many devices are free is not checked.
 
         Args:
             node: its name.
             properties: the properties of the node.
-            shares_checkpoints: whether it shares the folder of checkpoints.
+            shares_checkpoints: whether the node has the folder of checkpoints, which a run that
+                continues from a checkpoint needs.
         """
         if self.checkpoint_folder and not shares_checkpoints:
             return False
@@ -188,6 +191,6 @@ def parse_gres(texts: Iterable[str]) -> dict[str, int]:
 
 
 def largest_text(name: str, all_amounts: Collection[Amounts]) -> str:
-    """Return the largest amount of a resource on one node: ``64G memory``, ``no gpu``."""
+    """Return the largest of several nodes' amounts of one resource: ``64G memory``, ``no gpu``."""
     most = max((amounts.get(name, 0) for amounts in all_amounts), default=0)
     return amount_text(name, most) if most else f"no {name}"

@@ -92,10 +92,10 @@ def contract_from_record(record: Mapping[str, Any]) -> Contract:
 def present_profit(
     contract: Contract, *, state: str, submit: float, end: float | None, promised: bool, now: float
 ) -> float | None:
-    """Return the profit of an ended job, or of a job that ends as expected; None if unknown.
+    """Return the profit of an ended job, or of one that ends when expected; None if unknown.
 
-    A job that should have ended already is taken to end now. A job that did not complete costs its
-    penalty if it had been accepted.
+    An open job whose expected end has passed is assumed to end now. A job that did not complete
+    costs its penalty if it had been accepted.
 
     Args:
         contract: the contract of the job.

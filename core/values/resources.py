@@ -37,7 +37,7 @@ class Need:
 
 
 def parse_needs(texts: Iterable[str]) -> tuple[Need, ...]:
-    """Parse the resources that a job needs.
+    """Parse the named resources that a job needs, each written as a name with an amount.
 
     Raises:
         ValueError: a text is not in the grammar, or a resource is named twice.

@@ -164,7 +164,7 @@ def corrected(model: Speedup, seconds: Mapping[int, float]) -> Speedup:
 def expected_end(
     estimate_s: float, estimated_for: int, speedup: Speedup, size: int, done: float, since: float
 ) -> float:
-    """Return when a job ends by its estimate at its present size, in seconds since the epoch.
+    """Return when a job should end if it keeps its present size, in seconds since the epoch.
 
     The result is exactly start + estimate for a job that always had the size of its estimate.
 

@@ -52,9 +52,10 @@ class Timeouts:
     request_timeout_s: float = 300.0
 
     def isolation_grace_s(self, stop_after_s: float | None) -> float:
-        """Return the seconds without contact after which a node has killed processes; 0 for never.
+        """Return after how many seconds without contact a node has killed processes; 0 for never.
 
         Args:
-            stop_after_s: the user's limit in seconds after the node's lease; None for no limit.
+            stop_after_s: the T of the job's option ``stop-after=T``: seconds that its processes may
+                continue after the node's lease has expired; None for no limit.
         """
         return lost_contact_policy.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)
