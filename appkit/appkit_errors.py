@@ -46,7 +46,11 @@ class NotJoined(AppkitError):
 
 
 class StaleHandle(AppkitError):
-    """A handle of the job was used after ``main`` ended, or an old communicator after a resize."""
+    """A handle of the job was used after ``main`` ended, or an old communicator after a resize.
+
+    Handles are the objects that registrations such as ``job.block`` return. After a resize,
+    ``job.comm`` returns a new communicator.
+    """
 
 
 class PendingRequests(AppkitError):
@@ -79,14 +83,15 @@ class LateRegistration(RegistrationError):
 class RegistrationMismatch(RegistrationError):
     """A joining rank has registered other data than the job, or the same in another order.
 
-    Programs do not see this error. The resize is rolled back, and the server gets the text.
+    Programs do not see this error. The resize is rolled back, and the server gets the error's text.
     """
 
 
 class DistributionError(AppkitError, ValueError):
-    """Registered data cannot be distributed as requested, or cannot be used like this.
+    """Registered data cannot be divided among the processes, or may not be used in this way.
 
-    For example, the array is on another process, or was registered with ``constant=True``.
+    For example, the program's ``owner`` function returned a rank that does not exist, or the
+    program has assigned to an array that was registered with ``constant=True``.
     """
 
 
@@ -148,5 +153,5 @@ class JobLeave(BaseException):
     """Raised in a process that leaves the job; it ends ``main`` there.
 
     It is not an ``Exception``, so that ``except Exception`` does not catch it. If the program
-    catches it anyway, the next use of the job raises it again.
+    catches it anyway, the next use of the `Job` object raises it again.
     """

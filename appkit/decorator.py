@@ -45,12 +45,12 @@ def malleable(
     Args:
         sizes: the numbers of processes that the program can use, as in "2-8" or "4-64:+4" (the size
             grammar); None for any.
-        prefer: the number it runs best on.
+        prefer: the number of processes on which it runs best.
         evolving: its size changes only when it asks for that (``job.request``, ``job.release``).
 
     Raises:
-        SizesError: ``sizes`` is not in the grammar, or does not hold ``prefer``.
-        TypeError: ``sizes`` is no text, or ``prefer`` no whole number.
+        SizesError: ``sizes`` is not in the grammar, or does not contain ``prefer``.
+        TypeError: ``sizes`` is not a text, or ``prefer`` is not a whole number.
         ValueError: ``prefer`` is given without ``sizes``.
 
     The resulting function raises ``AppkitError`` if it is called a second time in a process that

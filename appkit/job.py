@@ -201,10 +201,11 @@ class Job(DataRegistration):
         The hook is called on rank 0 in another thread: it must use neither MPI nor arrays.
 
         Args:
-            hook: gets an `Offer`. True accepts, False refuses, None leaves it to the library;
-                totals (a number, several, a text such as "2-8") or `OfferTerms` state what
-                the program would accept. If the hook raises or returns something else, the offer is
-                refused for that reason.
+            hook: gets an `Offer`, and returns the answer. True accepts, False refuses, and None
+                lets the library decide. A number of processes, several of them, or a text such as
+                "2-8" names the totals that the program would accept; `OfferTerms` names other
+                terms, too. If the hook raises or returns something else, the offer is refused for
+                that reason.
 
         Returns:
             The hook, so that this can be used as a decorator, ``@job.on_offer``.
@@ -433,7 +434,7 @@ class Job(DataRegistration):
     def _broadcast(self, message: SafePointMessage | None) -> SafePointMessage | None:
         """Broadcast rank 0's message of this safe point, and return it on all ranks.
 
-        There usually is none: the result is then None, and costs one broadcast of a number.
+        Usually there is no message. The result is then None, and only one number is broadcast.
 
         Raises:
             LoopError: another process has left the loop.

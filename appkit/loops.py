@@ -8,7 +8,7 @@ from pliant.appkit.appkit_errors import LoopError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The loop and the iteration at which joining ranks start."""
+    """The loop and the iteration at which joining ranks, or a restarted job, continue."""
 
     loop: int
     iteration: int
@@ -48,7 +48,7 @@ class Loops:
         return self.number
 
     def end(self) -> None:
-        """End the ``steps`` loop; ``left`` keeps its number until all processes have left it."""
+        """Record that this process has ended its ``steps`` loop; others may still be in it."""
         self.active = False
 
     def at_site(self, site: object) -> bool:

@@ -78,7 +78,9 @@ class Restorer:
         data.membership.phase = MembershipPhase.JOINING
 
     def next_once_result(self) -> bytes:
-        """Return the encoded result of the next call of ``job.once``, from the checkpoint.
+        """Return, from the checkpoint, the encoded result that the next call of ``job.once`` had.
+
+        ``job.once`` runs a function at the first start of a job only. A restart reuses its results.
 
         Raises:
             CheckpointError: the program had not reached this call when the checkpoint was taken.

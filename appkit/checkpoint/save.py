@@ -33,7 +33,8 @@ class Checkpoints:
         Args:
             data: all that the program has registered.
             folder: the folder of the job's checkpoints; None if none can be taken.
-            environment: None in an ordinary MPI program.
+            environment: the job's number, run and key, as the node describes them to this process;
+                None in an ordinary MPI program, which Pliant has not started.
         """
         self._run = environment.run if environment else 0
         key = key_source(environment.checkpoint_key_file if environment else "")
@@ -64,7 +65,8 @@ class Checkpoints:
         """Take a checkpoint, unless it is for a suspension that was withdrawn; collective.
 
         Args:
-            order: the same on all processes.
+            order: for which suspension the checkpoint is taken, or that the program asked for it.
+                It is equal on all processes.
             position: the present loop and iteration.
             once: encoded results of ``job.once``.
             suspension: on rank 0, the coordinator's handler of suspensions; None elsewhere.

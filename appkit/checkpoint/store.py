@@ -39,7 +39,11 @@ _DATA = "save-"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a checkpoint except the arrays: sizes, registrations, values."""
+    """The contents of a checkpoint except the arrays themselves.
+
+    It has the number of processes, the loop and iteration to continue at, descriptions of the
+    registered data, the values of ``job.state``, and a record of each saved piece of an array.
+    """
 
     #: Number of the checkpoint in its folder, from 1.
     number: int
@@ -113,7 +117,7 @@ class CheckpointStore:
 
         Args:
             folder: the folder of the job; others must not be able to write into it.
-            run: counts the runs of the job, from 1.
+            run: the number of this run of the job: 1 at its first start, one more at each restart.
             key: returns the key that signs manifests; called only on a process that writes or
                 reads a manifest.
         """
@@ -170,7 +174,7 @@ class CheckpointStore:
         return number
 
     def publish(self, manifest: Manifest) -> None:
-        """Make a checkpoint whose arrays are on the disk the valid one, and remove all others.
+        """Make a checkpoint the valid one, after its arrays were written, and remove all others.
 
         Raises:
             OSError: it was not published, for example because files that other processes have

@@ -150,7 +150,8 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
 def _max_change(offer: Offer, terms: OfferTerms) -> int:
     """Return by how many processors the size may change within the resource limits of the terms.
 
-    The offered amount of each named resource belongs to the offered change of the size.
+    An offer has an amount of each named resource for its change of the size. A smaller change needs
+    proportionally less. Without limits, the result is the largest integer (``sys.maxsize``).
     """
     change = abs(offer.proposed - offer.current)
     bounds = [
@@ -164,14 +165,17 @@ def _max_change(offer: Offer, terms: OfferTerms) -> int:
 def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
     """Return the sizes in ``totals`` that differ from the current size by at most ``most``.
 
-    None if there are no such sizes.
+    None if there are no such sizes, or if ``totals`` is None.
     """
     lowest = totals and totals.above(offer.current - most - 1)
     return lowest and lowest.up_to(offer.current + most)
 
 
 def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
-    """Return whether the offered price is acceptable: at least as good as that in the terms."""
+    """Return whether the offered price is at least as good as that in the terms.
+
+    True if the terms name no price. A growth must cost at most this price, a shrink must pay it.
+    """
     if terms.price is None:
         return True
     return offer.price <= terms.price if offer.grows else offer.price >= terms.price

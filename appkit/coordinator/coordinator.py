@@ -38,7 +38,11 @@ GATHER_TIMEOUT_S = 60.0
 
 
 class ReportChannel(Protocol):
-    """A connection on which the coordinator sends reports to the server (or to a step manager)."""
+    """A connection on which the coordinator sends reports, usually to the server.
+
+    In a step of a job script, the reports go to the step manager instead, which divides the
+    processors of the job among its steps.
+    """
 
     def start(self) -> None:
         """Start to connect to the server in another thread, and return at once."""
@@ -52,7 +56,11 @@ class ReportChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """Facts about the program that the coordinator needs, and functions that ask the program."""
+    """The program as the coordinator sees it: its sizes, and functions to ask it something.
+
+    The functions return its answer to an offer, its progress, its results of ``job.once`` and its
+    latest request for another size.
+    """
 
     environment: Environment
     membership: Membership
@@ -139,7 +147,7 @@ class Coordinator:
     def begin_stream(self) -> Hello:
         """Return the first report of a new stream to the server, and drop all open negotiations.
 
-        The negotiations have ended with the stream before.
+        The server drops them, too: a negotiation ends when the stream breaks on which it began.
         """
         self._negotiations.clear()
         return self._hello()
@@ -170,7 +178,10 @@ class Coordinator:
         )
 
     def progress(self) -> Progress | None:
-        """Return how far the application is; None on a standby coordinator, which is not asked."""
+        """Return how far the application is; None on a standby coordinator.
+
+        A standby coordinator is that of a process that becomes rank 0 after the next shrink.
+        """
         return None if self.standby else self._program.progress()
 
     def receive_offer(self, template: Template) -> Template | None:
@@ -286,7 +297,7 @@ class Coordinator:
         The resize can begin only when each of them has tried to.
 
         Args:
-            resize: the growth.
+            resize: the number of the growth.
             constant: a description of the files.
         """
         with self._lock:

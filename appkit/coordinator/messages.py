@@ -11,7 +11,10 @@ from pliant.core.values.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A proposal of the server to change the number of processors, as ``on_offer`` gets it."""
+    """A proposal of the server to change the number of processors.
+
+    It is the argument of the program's ``on_offer`` function.
+    """
 
     #: Number of the negotiation, and of the resize it may lead to.
     resize: int
@@ -109,7 +112,10 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class ResizeOutcome:
-    """A report to the server of how a resize ended, with the job's epoch and processors now."""
+    """A report to the server of how a resize ended, with the processors that the job has now.
+
+    The ``epoch`` is the version of the job's allocation, which rises by one with each resize.
+    """
 
     resize: int
     committed: bool
@@ -195,7 +201,8 @@ class RequestRecord:
 class CheckpointOrder:
     """An order to all processes to save a checkpoint at this safe point.
 
-    The field name is part of the protocol.
+    ``number`` is that of the suspension for which they save; 0 if the program itself has asked for
+    a checkpoint. The field name is part of the protocol.
     """
 
     #: Number of the suspension; 0 if the program itself has asked for a checkpoint.

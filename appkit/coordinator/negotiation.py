@@ -145,7 +145,11 @@ class Negotiations:
         return negotiation.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
-        """Return whether the server takes processors that the program offered to release."""
+        """Return whether a proposal takes processors that the program offered to release.
+
+        False if the program has no pending request, or if the proposal does not shrink the job to
+        one of the requested sizes.
+        """
         asked, size = self._asked(), self._size()
         if asked is None or asked.state is not RequestState.PENDING:
             return False

@@ -93,7 +93,7 @@ class Requests:
         """Start without requests.
 
         Args:
-            membership: the membership of this process.
+            membership: whether this process has joined the job or left it, and its communicator.
             sizes: sizes that the program can run on; None if it can run on any.
             send: sends a request or its cancellation to the server, if this process is the
                 coordinator; None if there is no server.
@@ -208,10 +208,10 @@ class Requests:
         self.has_changed = True
 
     def adopt(self, asked: RequestRecord | None) -> None:
-        """Replace the latest request of this process by the latest request of rank 0.
+        """Replace the latest request of this process by ``asked``, the latest request of rank 0.
 
-        Handles that a joining rank got from ``job.request`` before it joined then show the request
-        of rank 0, or CANCELLED if there is none.
+        A joining rank may have called ``job.request`` before it joined. The objects that it got
+        then show the request of rank 0, or the state CANCELLED if there is none.
         """
         self.has_changed = False
         if asked is not None:

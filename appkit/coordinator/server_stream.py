@@ -177,7 +177,9 @@ class _Connection:
         return self._welcomed
 
     def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
-        """Start the gRPC call of this stream; each side proves that it knows the run's token.
+        """Start the gRPC call of this stream, and return the iterator over the server's messages.
+
+        Each side proves that it knows the token, a secret of this run of the job.
 
         Raises:
             UnprovenServerError: the other side does not know the token.

@@ -91,7 +91,7 @@ class StepStream:
         )
 
     def stop(self, timeout: float) -> None:
-        """End the thread that answers offers, without waiting for it."""
+        """End the thread that answers offers, without waiting for it; ``timeout`` is not used."""
         self._offers.stop()
 
     def on_order(self, order: dict[str, Any]) -> None:

@@ -74,10 +74,12 @@ class Handle(RegisteredData):
 
     @abstractmethod
     def adopt(self, other: Any) -> None:
-        """Use the part of ``other``, a filled `clone`, instead of the one from ``prepare``.
+        """Use the part of ``other``, a filled `clone`; called in a resize, after ``prepare``.
+
+        The part that ``prepare`` has allocated is released.
 
         Raises:
-            DistributionError: The shape is not the one that was prepared.
+            DistributionError: The part does not have the shape of the allocated one.
         """
 
     def check_change(self) -> None:
@@ -109,7 +111,7 @@ class SinglePartHandle(Handle):
 
     @property
     def local(self) -> Array:
-        """Return this process's part: a numpy array, to be read again after a safe point."""
+        """Return this process's part, a numpy array; after a safe point, read ``local`` again."""
         self._membership.check()
         assert self._array is not None
         return self._array
@@ -148,7 +150,7 @@ class SinglePartHandle(Handle):
 
 
 class Block(Protocol):
-    """The memory of one process in an array that is divided into consecutive blocks."""
+    """One process's part of an array that is divided into consecutive blocks."""
 
     start: int
     stop: int

@@ -129,7 +129,10 @@ class Constant(RegisteredData):
         return [*self.handle.describe(), "constant"]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return the metadata of the wrapped array, even if its new part was prefetched."""
+        """Return the wrapped array's metadata, which all processes need to plan its transfers.
+
+        They are returned even if the new part was prefetched.
+        """
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:

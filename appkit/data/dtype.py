@@ -42,7 +42,10 @@ def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
 
 
 def _has_empty(cell: np.dtype[Any]) -> bool:
-    """Return whether a type or one of its fields has length 0; False for no fields at all."""
+    """Return whether a cell type or one of its fields has length 0.
+
+    False for a structure without fields.
+    """
     if cell.names is not None:
         return any(_has_empty(cell[name].base) for name in cell.names)
     return not cell.itemsize

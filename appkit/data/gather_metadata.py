@@ -80,7 +80,10 @@ def _collect_local(
 
 
 def error_text(fault: AppkitError | MemoryError) -> str:
-    """Return a non-empty error text, to be shared in a collective vote."""
+    """Return the text of an error for the exchange in which processes report whether they failed.
+
+    It is never empty, because an empty text stands for success.
+    """
     return str(fault) if isinstance(fault, AppkitError) else f"MemoryError: {fault}"
 
 

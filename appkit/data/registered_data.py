@@ -33,15 +33,16 @@ class RegisteredData(ABC):
         """Return the metadata that this process sends to all others in the next round of exchange.
 
         They are what the others need for the plan, for example the number of items of this process.
-        The result must be small and picklable. Only the processes before the resize are asked.
+        The result must be small and picklable. Joining processes are not asked.
 
         Args:
             rank_map: The processes before and after.
-            me: This process, as in ``rank_map``.
+            me: The number of this process in ``rank_map``.
             gathered: The metadata of the previous rounds.
 
         Raises:
-            DistributionError: A function of the program does not return valid owners.
+            DistributionError: The program's function that assigns items to ranks is wrong: it
+                raised an exception, or did not return one valid rank for each item.
         """
         raise NotImplementedError
 
@@ -67,7 +68,8 @@ class RegisteredData(ABC):
         """Allocate the part that this process will own after a resize, in addition to the present.
 
         Raises:
-            DistributionError: A function of the program does not return valid owners.
+            DistributionError: The program's function that assigns cells or items to ranks raised
+                an exception, or did not return one valid rank for each.
             MemoryError: The memory is not sufficient.
         """
 

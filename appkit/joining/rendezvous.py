@@ -48,7 +48,7 @@ class _JoinGroup:
     prefetch: dict[str, Any] | None = None
 
     def missing_ranks(self) -> list[int]:
-        """Return the ranks, from 0 on, that have not connected or have not been admitted."""
+        """Return the joining ranks, counted from 0, that have not connected and been admitted."""
         return sorted(set(range(self.count)) - set(self.peers))
 
     def is_waiting_at(self, loop: int) -> bool:
@@ -278,7 +278,7 @@ class Rendezvous:
         self._report(group)
 
     def _admit(self, group: _JoinGroup, peer: Peer) -> bool:
-        """Take the next step of a peer's handshake.
+        """Take the next step of the handshake with ``peer``, which claims to be a joining rank.
 
         Returns:
             False if the peer must be disconnected.

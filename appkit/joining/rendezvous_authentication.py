@@ -41,7 +41,10 @@ class ConnectionSigner:
         self.lock = threading.Lock()
 
     def sign(self, line: bytes) -> bytes:
-        """Return a line with its HMAC; the caller holds the lock until it is sent."""
+        """Return a line with its HMAC, which depends on how many lines were sent before it.
+
+        The caller must hold the lock of the connection until the line is sent.
+        """
         tag = self._tag(self._own, self._sent, line)
         self._sent += 1
         return tag + b" " + line
