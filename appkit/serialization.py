@@ -23,7 +23,7 @@ _Node = Any
 
 
 class _NotPlain(Exception):
-    """The value contains something that only pickle can store."""
+    """Raised inside `_Writer` if a value contains something that only pickle can store."""
 
 
 def encode(values: Sequence[Any], *, allow_pickle: bool = True) -> bytes:
@@ -107,7 +107,11 @@ def _split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 class _Writer:
-    """Encodes values as a tree of nodes and a list of blobs; numbers containers as they occur."""
+    """Encodes values as a tree of nodes and a list of blobs (the bytes of arrays and byte strings).
+
+    Containers are numbered in the order in which they occur. One that occurs again is stored as its
+    number.
+    """
 
     def __init__(self, allow_pickle: bool) -> None:
         self.blobs: list[bytes] = []

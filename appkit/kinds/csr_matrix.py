@@ -306,8 +306,8 @@ class CsrMatrix(BlockHandle[_Part]):
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """Return how many rows and nonzeros this process has, for the next exchange of metadata.
 
-        In the last of the exchanges, the borders between new blocks that fall among its rows are
-        added.
+        In the last exchange, it also returns those borders of the new blocks of rows that fall
+        among its own rows.
         """
         assert self._part is not None
         part, parts = self._part, len(rank_map.new)
@@ -399,7 +399,13 @@ class CsrMatrix(BlockHandle[_Part]):
 
 
 def _range_buffers(part: _Part, lengths: NDArray[np.int64], nonzeros: Layout) -> list[RangeBuffer]:
-    """Return one buffer for each of the row lengths, columns and values of a part, to move them."""
+    """Return three buffers to move a part: of its row lengths, column numbers and values.
+
+    Args:
+        part: the old or new rows of this process.
+        lengths: the number of nonzeros in each of these rows.
+        nonzeros: which process owns which nonzeros, counted over the whole matrix.
+    """
     first = nonzeros.start(part.rank)
     rows = part.rows
     return [

@@ -29,7 +29,7 @@ class CsrRows:
 
     @classmethod
     def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "CsrRows":
-        """Return rows of which arrays are allocated, but column numbers and values are not set."""
+        """Return rows with allocated arrays, whose column numbers and values are not set yet."""
         indptr, indices = np.zeros(rows + 1, np.int64), np.empty(nonzeros, np.int64)
         return cls(indptr, indices, np.empty(nonzeros, dtype))
 
@@ -104,7 +104,7 @@ class SavedRows:
     def balanced(self, size: int) -> Layout:
         """Return the layout on ``size`` processes in which all own about equally many nonzeros.
 
-        Reads the saved row pointers, those of one old process after the other.
+        Reads the row pointers that the old processes saved, one process after the other.
 
         Raises:
             CheckpointError: The row pointers are damaged.

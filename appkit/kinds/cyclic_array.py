@@ -361,7 +361,11 @@ def _positions(
 
 
 class _Selection:
-    """Finds the saved cells of one old process that a new process owns; a `Choice` function."""
+    """Finds the saved cells of one old process that a new process owns.
+
+    Called by `read_cells` with cell numbers in the old process's saved array. It returns which of
+    them are wanted, and their places in the array of the new process.
+    """
 
     def __init__(self, old: GridLayout, theirs: int, new: GridLayout, mine: int) -> None:
         self._old, self._theirs, self._new, self._mine = old, theirs, new, mine

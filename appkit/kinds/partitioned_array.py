@@ -241,7 +241,7 @@ class PartitionedArray(SinglePartHandle):
 
 
 def _packed_buffer(array: Array, others: Owners, processes: tuple[int, ...]) -> PackedBuffer:
-    """Return an array as one end of a redistribution, in which each row has its own partner.
+    """Return an array as source or target of a redistribution that sends each row to its own rank.
 
     Args:
         array: the old or the new part of this process.

@@ -3,8 +3,9 @@
 libfabric's *tcp* provider (2.5) can lose a message when two processes open a connection to each
 other at the same moment: the one whose request was refused tries again before it has seen the
 other's, which then replaces the connection that already carries data. The first collective over
-joined worlds is full of such pairs, and about one growth in a hundred hung. So processes
-that have no connection yet exchange an empty message in one direction before anything else is sent.
+two groups that were just joined is full of such pairs, and about one growth in a hundred hung. So
+processes that have no connection yet exchange an empty message in one direction before anything
+else is sent.
 """
 
 import os

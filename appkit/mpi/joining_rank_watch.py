@@ -150,10 +150,10 @@ def send(
 
 
 def wait_for_old_ranks(old: MPI.Intracomm) -> None:
-    """Wait until all old ranks have called this, before they use their communicator.
+    """On rank 0, wait until all old ranks have called this; the others only send a message.
 
-    Some may still be waiting for a joining rank that has died, so rank 0 keeps testing whether one
-    has.
+    Old ranks are those that were in the job before the growth. Some may still be waiting for a
+    joining rank that has died, so rank 0 keeps testing whether one has.
     """
     if _current is None:
         return

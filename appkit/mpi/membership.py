@@ -11,7 +11,7 @@ from pliant.appkit.mpi.disconnect import JobComm
 
 
 class MembershipPhase(Enum):
-    """The phases of a process in a job: joining, member, left, or ``main`` has ended."""
+    """The phases of a process in a job: joining, member, left, or ended (after ``main``)."""
 
     #: The process is joining, and its data have not arrived.
     JOINING = auto()
@@ -23,7 +23,10 @@ class MembershipPhase(Enum):
 
 
 class Membership:
-    """The state of this process in its job: phase, communicator, and the processors of the job."""
+    """The membership of this process in its job, with the job's communicator and processors.
+
+    A process is joining, is a member, or has left (``phase``).
+    """
 
     def __init__(
         self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()
@@ -81,7 +84,7 @@ class Membership:
 
         Args:
             comm: the new communicator of the job.
-            epoch: the new epoch of the job.
+            epoch: the new version of the job's allocation, which rises by one with each resize.
             processors: the global processor of each rank.
         """
         self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size

@@ -1,12 +1,12 @@
-"""MPI operations that cannot work in a job that grows: they raise an error, or do what is right.
+"""MPI operations that cannot work in a job that grows: make them raise an error, or correct them.
 
-MPICH 5.0 knows where a process runs only for the processes of its own world. A job that has grown
-consists of several worlds. `Win.Allocate_shared` then takes processes of other worlds for
-neighbors: some ranks return an error, and the others wait for them for ever. `Comm.Split_type`
-puts ranks of different nodes into one communicator. A communicator made from a group alone
-(`Create_from_group`) is connected over one world only: MPICH stops the process with an internal
-error. These are replaced, in the classes of mpi4py, by functions that first look who would take
-part.
+MPICH 5.0 knows where a process runs only for the processes of its own world, those that were
+started together and share an ``MPI_COMM_WORLD``. A job that has grown consists of several worlds.
+`Win.Allocate_shared` then takes processes of other worlds for neighbors: some ranks return an
+error, and the others wait for them for ever. `Comm.Split_type` puts ranks of different nodes into
+one communicator. A communicator made from a group alone (`Create_from_group`) is connected over one
+world only: MPICH stops the process with an internal error. These are replaced, in the classes of
+mpi4py, by functions that first look who would take part.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ def _of_one_world(group: MPI.Group) -> bool:
 def _may_share_memory(comm: MPI.Comm) -> bool:
     """Return whether MPICH knows which ranks of ``comm`` can share memory; the same on all ranks.
 
-    It does not after a growth, or if shared memory is switched off.
+    False if ``comm`` has ranks that joined in a growth, or if shared memory is switched off.
     """
     if has_no_shared_memory():
         return False

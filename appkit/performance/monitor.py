@@ -48,7 +48,7 @@ class PerformanceMonitor:
         self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))
 
     def progress(self) -> Progress:
-        """Return how far and how fast the program is, as the server wants to know.
+        """Return how far the program is, and how fast, for a report to the server.
 
         Called in the thread of the server stream.
         """

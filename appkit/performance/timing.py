@@ -90,7 +90,10 @@ class IterationTimer:
             sizes.setdefault(size, Samples()).add(seconds, iteration - first)
 
     def discard_interval(self) -> None:
-        """Leave out the interval that begins at this safe point, because an action took place."""
+        """Leave out the interval that begins at this safe point: its first iteration is slow.
+
+        Called at the first safe point of a loop, and after a resize or another action.
+        """
         self._next_counts = False
 
     def begin_interval(self, iteration: int) -> None:

@@ -126,6 +126,10 @@ def cuts_by_weight(
         totals: The total weight of each process.
         mine: The index of this process in ``totals``.
         parts: Number of parts into which all objects are cut.
+
+    Returns:
+        For each border, its number (1 to ``parts - 1``), and how many of this process's objects
+        lie before it.
     """
     ends = list(accumulate(totals, initial=0.0))
     here = np.concatenate([[0.0], np.cumsum(weights)])
@@ -149,6 +153,10 @@ def cuts_evenly(start: int, stop: int, extent: int, parts: int) -> list[Cut]:
         stop: one past its last object.
         extent: number of objects of all processes.
         parts: number of blocks.
+
+    Returns:
+        For each border, its number (1 to ``parts - 1``), and how many of this process's objects
+        lie before it.
     """
     layout = BlockLayout(extent, parts)
     borders = ((border, layout.start(border)) for border in range(1, parts))

@@ -15,8 +15,8 @@ CellT = TypeVar("CellT", int, NDArray[np.int64])
 class CyclicLayout:
     """``extent`` cells in blocks of ``block``: block ``j`` belongs to part ``j % parts``.
 
-    The last block may be shorter. The cells of a part have local numbers without gaps, in their
-    global order, as in ScaLAPACK.
+    A part is the share of one process. The last block may be shorter. The cells of a part have
+    local numbers without gaps, in their global order, as in ScaLAPACK.
     """
 
     #: Cells along the axis, >= 0.
@@ -33,25 +33,28 @@ class CyclicLayout:
             )
 
     def length(self, part: int) -> int:
-        """Return the number of cells of a part (ScaLAPACK's NUMROC)."""
+        """Return the number of cells in ``part``, the share of one process (ScaLAPACK's NUMROC)."""
         whole, rest = divmod(self.extent, self.block)
         cycles, extra = divmod(whole, self.parts)
         return cycles * self.block + (self.block if part < extra else rest * (part == extra))
 
     def owner(self, cell: CellT) -> CellT:
-        """Return the part that owns a cell (INDXG2P)."""
+        """Return the number of the process (part) that owns a cell (INDXG2P)."""
         return cell // self.block % self.parts
 
     def local(self, cell: CellT) -> CellT:
-        """Return the local number of a cell in its part (INDXG2L, from 0)."""
+        """Return the number of a cell among the cells of its owner, from 0 (INDXG2L)."""
         return cell // (self.block * self.parts) * self.block + cell % self.block
 
     def cell(self, part: int, local: CellT) -> CellT:
-        """Return the global number of a part's cell number ``local`` (INDXL2G, from 0)."""
+        """Return the global number of the cell that has local number ``local`` in a part.
+
+        The local number counts from 0 (INDXL2G).
+        """
         return (local // self.block * self.parts + part) * self.block + local % self.block
 
     def cells(self, part: int) -> NDArray[np.int64]:
-        """Return the global numbers of all cells of a part, in order."""
+        """Return the global numbers of all cells of a part (one process's share), in order."""
         return self.cell(part, np.arange(self.length(part)))
 
 

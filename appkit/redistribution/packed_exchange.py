@@ -36,10 +36,10 @@ class OwnerIndex:
         self._begins = [0, *np.cumsum(self.counts).tolist()]
 
     def positions(self, owner: int, first: int, stop: int) -> Positions:
-        """Return where some cells of an owner are in the array, as indices along its first axis.
+        """Return where cells of an owner are in the array, as indices along its first axis.
 
         The cells are those numbered ``first`` to ``stop - 1`` among the cells of the owner. The
-        result is a slice if they are contiguous.
+        result is a slice if they are contiguous in the array.
         """
         begin = self._begins[owner]
         found = self._order[begin + first : begin + stop]
@@ -61,7 +61,7 @@ class PackedBuffer:
         self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:
-        """Return a part of a transfer as a contiguous array, copied only if necessary.
+        """Return a part of a transfer as a contiguous array: a copy if its cells are scattered.
 
         Args:
             other: the process that receives it.
@@ -115,7 +115,9 @@ def exchange_packed(
     target: PackedBuffer | None,
     tag: int = 0,
 ) -> None:
-    """Carry out a plan like `exchange_ranges`, but pack and unpack cells that are not contiguous.
+    """Carry out this process's part of a plan, also for cells that are not contiguous in memory.
+
+    Such cells are packed before they are sent and unpacked when they arrive.
 
     Args:
         plan: The same on every process; numbers processes as ``comm`` does.

@@ -85,7 +85,10 @@ class RangeTransfer:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """``cells`` cells go from ``source`` to ``target``; both know where these cells are."""
+    """``cells`` cells go from process ``source`` to process ``target``.
+
+    Unlike a `RangeTransfer`, it does not say which cells: both processes compute that themselves.
+    """
 
     source: int
     target: int
@@ -181,7 +184,8 @@ def plan_blocks(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
 def plan_replicated(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
     """Return the plan that copies an array of ``extent`` cells to each joining process.
 
-    The old processes send one copy each, in turn.
+    The old processes take turns as senders: the first one serves the first joining process, and so
+    on.
     """
     holders = set(rank_map.old)
     joining = [process for process in rank_map.new if process not in holders]

@@ -40,7 +40,11 @@ _MARK = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What rank 0 broadcasts before a resize moves data. Its fields are part of the protocol."""
+    """The description of a resize that rank 0 broadcasts before the data move.
+
+    It has the processors of all ranks after the resize, the registrations of the job, and the
+    values of ``job.state``. The fields are part of the protocol.
+    """
 
     resize: int
     epoch: int
@@ -128,8 +132,9 @@ class Executor:
         """Add the joining ranks to the job; collective over the job.
 
         Args:
-            decision: the same on all processes.
-            position: a `JoinState` as plain data, for the joining ranks.
+            decision: the server's order for the growth, the same on all processes.
+            position: a `JoinState` as plain data for the joining ranks: the loop and iteration at
+                which they start, for example.
             timing: receives the seconds of each step.
             lost: called on rank 0; returns why a joining rank was lost, empty if none was.
 

@@ -108,7 +108,7 @@ class Joiner:
 
         Args:
             coordinator: the connection to the coordinator.
-            order: the GO, which contains the resize and its secret.
+            order: the server's GO (its order to carry out the resize), with the secret.
         """
         side = JoiningSide(order["secret"], order["resize"], self._rank)
         for _ in message("appkit.newcomer.hello"):

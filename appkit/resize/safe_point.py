@@ -28,7 +28,11 @@ Action = Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder
 
 @dataclass(frozen=True, slots=True)
 class SafePointMessage:
-    """What rank 0 broadcasts at a safe point. The field names are part of the protocol."""
+    """The message that rank 0 broadcasts at a safe point: the action that all processes must take.
+
+    It also has the program's latest request for another size. The field names are part of the
+    protocol.
+    """
 
     #: The action to carry out; None if only the request has changed.
     order: Action | None
@@ -40,7 +44,11 @@ class SafePointMessage:
 
 @dataclass(frozen=True, slots=True)
 class JoinState:
-    """What a joining rank receives in addition to data. Field names are part of the protocol."""
+    """The state of the job that a joining rank receives in addition to the registered data.
+
+    It has the loop and iteration to start at, the program's latest request for another size, and
+    the measurements of rank 0. The field names are part of the protocol.
+    """
 
     position: Position
     asked: RequestRecord | None
@@ -58,7 +66,7 @@ class ActionSelector:
         preallocator: Preallocator,
         prefetcher: Prefetcher,
     ) -> None:
-        """Store the parts of the runtime that may want an action."""
+        """Store the objects that `next_action` asks whether they need an action at a safe point."""
         self._member, self._requests, self._checkpoints = membership, requests, checkpoints
         self._preallocator, self._prefetcher = preallocator, prefetcher
 

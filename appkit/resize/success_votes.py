@@ -59,8 +59,8 @@ def _reduce_over_joined(
 ) -> tuple[NDArray[np.int64], str]:
     """Return the elementwise minimum of ``mine`` over all ranks, and this rank's error text.
 
-    If the reduction fails, return this rank's own values with a 0 in front, which stands for an
-    error, and the text of the failure.
+    If the reduction fails, return this rank's own values with the first set to 0, which marks an
+    error. The text then is that of the failure, unless this rank had an error before.
     """
     try:
         return joining_rank_watch.minimum(comm, mine), error

@@ -31,7 +31,7 @@ Where = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedArray:
-    """The record of one saved array: its file, type, shape, checksums and cells."""
+    """The record of one saved array: its file, type, shape, checksums, and where it belongs."""
 
     file: str
     #: The rank of the process that wrote it.
