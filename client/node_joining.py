@@ -220,7 +220,17 @@ def _read_line(lines: BinaryIO, server: TcpAddress) -> bytes:
 def _check_server(
     stream: ssl.SSLSocket, greeting: Greeting, token: JoinToken, server: TcpAddress, now: float
 ) -> None:
-    """Check that the server's certificate is that of this connection, from a root in the token.
+    """Check that the other end of a connection is the server that a token names.
+
+    Its certificate must be the one of this connection, and be signed below a root certificate
+    whose fingerprint is in the token.
+
+    Args:
+        stream: the connection.
+        greeting: the first message of the server, with its certificates and its time.
+        token: the token with which this host joins.
+        server: the address of the server, for messages.
+        now: the time of this host, in seconds since the epoch.
 
     Raises:
         JoinError: the server is not that of the token.

@@ -41,15 +41,18 @@ def send_job(
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Submit a job and return its id, as `submission` does."""
+    """Submit a job and return its id; submit it again if the server restarts in the meantime.
+
+    The errors are those of `submission`.
+    """
     return run(link, submission(job, reconnect_s=reconnect_s), sleep=sleep)
 
 
 def submission(job: dict[str, Any], *, reconnect_s: float = RECONNECT_S) -> Steps[int]:
-    """Submit a job and return its id; submit it again if the server restarts in the meantime.
+    """Yield the steps that submit a job, and return its id as their result.
 
-    The key of the request prevents a second job: a server that has already stored the job answers
-    with the same id.
+    If the server restarts in the meantime, the job is submitted again. The key of the request
+    prevents a second job: a server that has already stored the job answers with the same id.
 
     Raises:
         NoServerError: there is no server, or it left and was not back within ``reconnect_s``.
@@ -78,14 +81,19 @@ def wait_for_end(
     reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Wait until a job has ended, and return it, as `end_of_job` does."""
+    """Wait until a job has ended, also if the server restarts in the meantime, and return the job.
+
+    The errors are those of `end_of_job`.
+    """
     return run(link, end_of_job(number, reconnect_s=reconnect_s), sleep=sleep)
 
 
 def end_of_job(
     number: int | str, *, timeout_s: float | None = None, reconnect_s: float = RECONNECT_S
 ) -> Steps[dict[str, Any]]:
-    """Wait until a job has ended, and return it, also if the server restarts in the meantime.
+    """Yield the steps that wait until a job has ended, and return the job as their result.
+
+    A restart of the server does not end the wait.
 
     Raises:
         WaitTimeoutError: the job has not ended within ``timeout_s``.
@@ -198,7 +206,11 @@ def follow_changes(
 def follow(
     link: Connection, subscription: Subscription, *, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a subscription, as `follow_changes` does."""
+    """Yield the messages of a subscription; subscribe again if the server leaves.
+
+    The new subscription continues after the last message. The errors are those of
+    `follow_changes`.
+    """
     while True:
         try:
             for message in link.watch(**subscription.fields):

@@ -79,9 +79,9 @@ def show_history(
 def _stored_events(
     link: Connection, job: int | str | None, since: float | None
 ) -> tuple[list[Mapping[str, Any]], bool]:
-    """Return the stored events of one job or of all, and whether none of them was left out.
+    """Return the stored events of one job or of all, and whether these are all that were asked for.
 
-    Without ``since``, the server sends only its newest events, so older ones may be left out. With
+    Without ``since``, the server sends only its newest events, so older ones may be missing. With
     ``since`` (seconds since the epoch), all events from this time on are returned.
     """
     if since is None:
@@ -100,7 +100,8 @@ def _new_events(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the stored events from the time ``since`` on, then each new event as it happens.
 
-    Without ``since``, all events of the job are yielded; without a job, only new events are.
+    If ``since`` is None, all stored events of the job come first. If ``job`` is None, too, there
+    are only new events.
     """
     start: dict[str, Any] = {"since": since}
     if since is None and job is not None:

@@ -21,6 +21,8 @@ def job_records(
 ) -> list[Record]:
     """Return a record of each job with its phases, its wait and its efficiency.
 
+    A phase is a period in which a job had the same processors.
+
     Args:
         jobs: the jobs, as ``jobstat --json`` shows them.
         phases: the phases of these jobs, in order of time. A phase without an end continues.
@@ -59,13 +61,14 @@ def _phase(phase: Mapping[str, Any], now: float) -> Record:
 
 
 def step_record(step: Mapping[str, Any]) -> Record:
-    """Convert a step of a job script from the server's form: its sizes become phases.
+    """Return a step of a job script with ``phases``, periods in which its size stayed the same.
 
     The server keeps only the first sizes of a step that changed its size often. The last phase
     that is returned therefore lasts until the end of the step.
 
     Args:
-        step: the step, with ``sizes``, a list of pairs (start of the size, processors).
+        step: the step as the server sends it, with ``sizes``, a list of pairs (start of the size,
+            processors).
     """
     ends = [*(start for start, _ in step["sizes"][1:]), step["end"]]
     phases = [
@@ -115,7 +118,8 @@ def efficiency(phases: Iterable[Mapping[str, Any]], speedup: str) -> float | Non
     its size. So the efficiency is 1 for linear speedup. Pauses of resizes count as work.
 
     Args:
-        phases: the phases of the job, with their processor-seconds.
+        phases: the periods in which the job had the same processors, with ``processors`` and
+            ``processor_s`` (processor-seconds).
         speedup: the speedup model that was given when the job was submitted.
     """
     model = parse_speedup(speedup)
@@ -145,10 +149,10 @@ def sizes_text(record: Mapping[str, Any], *, most: int = 4) -> str:
 
 
 def sums(records: Iterable[Record], by: str, since: float | None, until: float) -> list[Record]:
-    """Return the sums of jobs and processor-seconds for each value of the field ``by``.
+    """Return a row for each value of the field ``by``: its jobs, processor-seconds and mean wait.
 
     The field is user, account, name, state or day. Only use from ``since`` to ``until`` counts.
-    By day, each phase is split at midnight, and a job counts on each day on which it had
+    By day, processor-seconds are split at midnight, and a job counts on each day on which it had
     processors.
     """
     found: dict[Any, Record] = {}

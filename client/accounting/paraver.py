@@ -63,7 +63,15 @@ def _head(
     begin: float,
     end: float,
 ) -> str:
-    """Return the first line of the trace: date, length in ns, processors of each node, and jobs."""
+    """Return the first line of the trace: date, length in ns, processors of each node, and jobs.
+
+    Args:
+        jobs: the jobs of the trace.
+        places: the names of the nodes, in the order of the trace.
+        slots: the number of processors of each node.
+        begin: the begin of the trace, in seconds since the epoch.
+        end: its end, in seconds since the epoch.
+    """
     date = time.strftime("%d/%m/%y at %H:%M", time.localtime(begin))
     cpus = ",".join(str(slots[name]) for name in places)
     applications = "".join(f":1(1:{places.index(_home(job)) + 1})" for job in jobs)
@@ -72,7 +80,7 @@ def _head(
 
 
 def _home(record: Record) -> str:
-    """Return the first node of a job's first phase."""
+    """Return the first of the nodes on which a job ran when it started."""
     return str(record["phases"][0]["nodes"][0])
 
 
@@ -115,7 +123,10 @@ def _lines(
 
 
 def _rows(jobs: Sequence[Record], places: Sequence[str], slots: Mapping[str, int]) -> str:
-    """Return the content of the file ``row``: the names of all processors, nodes and jobs."""
+    """Return the content of the file ``row``: the names of all processors, nodes and jobs.
+
+    ``places`` are the names of the nodes, and ``slots`` has the number of processors of each node.
+    """
     names = [clean(f"{job['id']} {job['name'] or ''}".strip()) for job in jobs]
     cpus = [f"{name}.{slot}" for name in places for slot in range(slots[name])]
     levels = {"CPU": cpus, "NODE": places, "APPL": names, "TASK": names, "THREAD": names}

@@ -66,7 +66,8 @@ def statistics(
     Args:
         nodes: the server's answer about nodes.
         jobs: the jobs that have not ended, and those that ended after ``since``.
-        phases: the server's answer about phases after ``since``.
+        phases: the server's answer about phases, periods in which a job had the same processors,
+            after ``since``.
         since: beginning of the period, in seconds since the epoch.
         now: end of the period, in seconds since the epoch.
     """

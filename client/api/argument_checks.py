@@ -123,7 +123,9 @@ def check_texts(argument: str, value: Any, example: str) -> list[str]:
 
 
 def check_words(argv: Sequence[Any]) -> list[str]:
-    """Return a program with its arguments as texts; paths may be `os.PathLike`.
+    """Return the words of a command, a program with its arguments, as texts.
+
+    Paths in ``argv`` may be `os.PathLike`.
 
     Raises:
         UsageError: there is no program, or an argument is neither a text nor a path.
@@ -248,7 +250,7 @@ def submit_options(options: Mapping[str, Any], known: Iterable[str]) -> dict[str
 
 
 def in_python(error: UsageError) -> UsageError:
-    """Return an error of a command line in which each option is named as an argument in Python.
+    """Return a command-line error as one for Python, whose text names arguments, not options.
 
     For example, ``--time-limit`` becomes the name of the argument of `Client.submit`. A
     `SubmitError` is returned unchanged.

@@ -36,8 +36,8 @@ class AsyncClient:
 
     It has the methods of `Client`, with the same arguments, results and errors. Any number of tasks
     may use it at the same time: all requests share one connection, and each subscription to events
-    has another one. A call may be cancelled, also by `asyncio.timeout`. The server then stops
-    waiting for the job; other requests that were sent are carried out.
+    has another one. A call may be cancelled, also by `asyncio.timeout`. If ``wait`` is cancelled,
+    the server stops waiting for the job. Any other request that was sent is still carried out.
     """
 
     def __init__(
@@ -99,7 +99,10 @@ class AsyncClient:
         names: Sequence[str] = (),
         since: float | None = None,
     ) -> list[Job]:
-        """Return jobs in the order of their ids."""
+        """Return jobs in the order of their ids, by default all that have not ended.
+
+        The arguments are those of `Client.jobs`.
+        """
         return await self._run(operations.jobs(ids, ended, users, states, names, since))
 
     async def job(self, number: int | str) -> Job:
@@ -115,7 +118,7 @@ class AsyncClient:
         return await self._run(operations.usage(number))
 
     async def nodes(self) -> list[Node]:
-        """Return all nodes that have registered, in order of their processors."""
+        """Return all nodes that have registered, in order of the numbers of their processors."""
         return await self._run(operations.nodes())
 
     async def cancel(self, *ids: int | str) -> None:
@@ -135,7 +138,11 @@ class AsyncClient:
         return await self._run(operations.set_priority(number, priority))
 
     async def suspend(self, number: int | str) -> str:
-        """Make a running job write a checkpoint at its next safe point and then end."""
+        """Make a running job write a checkpoint at its next safe point and then end.
+
+        Returns:
+            The server's message. The job is SUSPENDED when its processes have ended.
+        """
         return await self._run(operations.act("suspend", number))
 
     async def resume_job(self, number: int | str) -> str:
@@ -151,11 +158,20 @@ class AsyncClient:
         return await self._run(operations.act("requeue", number))
 
     async def resize(self, number: int | str, size: int, *, release: Sequence[str] = ()) -> str:
-        """Offer a running job another size, and return without waiting for the resize."""
+        """Offer a running job another size, and return without waiting for the resize.
+
+        Args:
+            number: the job.
+            size: processors that the job should have and keep; 0 lets the strategy choose again.
+            release: nodes (``"n2"``) or slots of nodes (``"n1/0"``) to give up in a shrink.
+
+        Returns:
+            The server's message; ``history`` shows the outcome.
+        """
         return await self._run(operations.resize(number, size, release))
 
     async def why(self, number: int | str) -> Why:
-        """Return why a job waits or has its size."""
+        """Return why a waiting job waits, or why a running job has its present size."""
         return await self._run(operations.why(number))
 
     async def history(self, number: int | str | None = None) -> list[Event]:
@@ -212,7 +228,7 @@ class AsyncClient:
                 self._check_open(times_closed)
 
     async def _run(self, steps: Steps[Result]) -> Result:
-        """Carry out the steps of an operation and return its result.
+        """Carry out the steps of an operation (requests and pauses), and return its result.
 
         The counterpart for the synchronous client is `sans_io_operations.run`.
         """

@@ -50,8 +50,8 @@ class AsyncConnection:
     async def request(self, op: str, *, limit_s: float | None = None, **fields: Any) -> Answer:
         """Send a request and return the answer.
 
-        If the call is cancelled while the server waits for the end of a job, the server stops
-        waiting. Any other request that was sent is carried out.
+        If a call that waits for the end of a job is cancelled, the server stops waiting. Any other
+        request that was sent is carried out even if the call is cancelled.
 
         Args:
             op: the operation.
@@ -132,7 +132,10 @@ class AsyncConnection:
         return server_socket.socket_path(self.directory)
 
     async def _usable_link(self) -> _Link:
-        """Return the open connection; if there is none, open one for all waiting requests."""
+        """Return the open connection; if there is none, open one and return it.
+
+        Requests that wait at the same time share the attempt to open it.
+        """
         loop = asyncio.get_running_loop()
         if self._link is not None and self._link.is_usable(loop):
             return self._link
@@ -246,7 +249,7 @@ class _Link:
             await self._writer.wait_closed()
 
     async def _read(self, lines: _Lines) -> None:
-        """Pass answers to the requests until the connection ends."""
+        """Read answers, and pass each to the request that it answers, until the connection ends."""
         try:
             while True:
                 self._receive(server_socket.decode(await lines.next()))

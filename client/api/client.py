@@ -190,7 +190,7 @@ class Client:
         return run(self._link, operations.usage(number))
 
     def nodes(self) -> list[Node]:
-        """Return all nodes that have registered, in order of their processors."""
+        """Return all nodes that have registered, in order of the numbers of their processors."""
         return run(self._link, operations.nodes())
 
     def cancel(self, *ids: int | str) -> None:
@@ -282,7 +282,7 @@ class Client:
         return run(self._link, operations.resize(number, size, release))
 
     def why(self, number: int | str) -> Why:
-        """Return why a job waits or has its size.
+        """Return why a waiting job waits, or why a running job has its present size.
 
         Raises:
             RequestError: there is no job with this id (kind ``not_found``).

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 
 def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[int]:
-    """Submit a job, and return its id."""
+    """Yield the steps that submit a job, and return its id as their result."""
     return (yield from submission(_job(argv, sizes, options)))
 
 
 def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[Availability]:
-    """Return the strategy's answer whether and when it would start a job, without submitting it."""
+    """Yield the steps that ask the strategy whether and when it would start a job.
+
+    The job is not submitted. The result of the steps is the strategy's answer.
+    """
     answer = yield Ask("query", {"job": _job(argv, sizes, options)})
     return to_record(Availability, answer)
 
@@ -51,7 +54,10 @@ def jobs(
     names: Sequence[str],
     since: float | None,
 ) -> Steps[list[Job]]:
-    """Return jobs in the order of their ids."""
+    """Yield the steps that fetch jobs, and return the jobs in the order of their ids.
+
+    The arguments are those of `Client.jobs`.
+    """
     named = None if ids is None else checks.job_ids(ids)
     fields: dict[str, Any] = {
         "users": checks.check_texts("users", users, '["ada"]'),
@@ -68,7 +74,7 @@ def jobs(
 
 
 def job(number: int | str) -> Steps[Job]:
-    """Return one job."""
+    """Yield the steps that fetch one job, and return it as their result."""
     record = yield from _job_record(number)
     return to_record(Job, record)
 
@@ -82,7 +88,10 @@ def _job_record(number: int | str) -> Steps[Mapping[str, Any]]:
 
 
 def output(number: int | str, tail: int | None) -> Steps[str]:
-    """Return the last ``tail`` lines of the output of a job; all of it if ``tail`` is None."""
+    """Yield the steps that read the output of a job, and return its text as their result.
+
+    The text has the last ``tail`` lines of the output; all of it if ``tail`` is None.
+    """
     if tail is not None:
         checks.check_whole("tail", tail, example="20 (lines), or None for everything")
     found = yield from job(number)
@@ -90,7 +99,7 @@ def output(number: int | str, tail: int | None) -> Steps[str]:
 
 
 def usage(number: int | str) -> Steps[Usage]:
-    """Return how long a job waited and ran, and its processors over time."""
+    """Yield the steps that find how long a job waited and ran, and its processors over time."""
     from pliant.client.accounting.job_usage import job_records
 
     record = yield from _job_record(number)
@@ -103,13 +112,13 @@ def usage(number: int | str) -> Steps[Usage]:
 
 
 def nodes() -> Steps[list[Node]]:
-    """Return all nodes."""
+    """Yield the steps that fetch all nodes, and return the nodes as their result."""
     answer = yield Ask("nodes", {})
     return [to_record(Node, record) for record in answer["nodes"]]
 
 
 def cancel(ids: Sequence[int | str]) -> Steps[None]:
-    """Cancel jobs."""
+    """Yield the steps that cancel jobs."""
     if not ids:
         raise UsageError("ids: there is no job to cancel; write cancel(12), or cancel(*ids)")
     if len(ids) == 1 and isinstance(ids[0], list | tuple):
@@ -126,13 +135,16 @@ def _message(fault: Mapping[str, Any]) -> str:
 
 
 def act(op: str, number: int | str) -> Steps[str]:
-    """Send an operation that has no argument but the job, and return the server's message."""
+    """Yield the steps that carry out an operation on a job, and return the server's message.
+
+    The operation, such as "hold", has no argument but the job.
+    """
     answer = yield Ask(op, {"id": checks.job_id(number)})
     return str(answer.get("message", ""))
 
 
 def set_priority(number: int | str, priority: int) -> Steps[str]:
-    """Change the priority of a job, and return the server's message."""
+    """Yield the steps that change the priority of a job, and return the server's message."""
     if not checks.is_whole(priority):
         raise checks.fault("priority", "a whole number, such as 10", priority)
     answer = yield Ask("priority", {"id": checks.job_id(number), "priority": priority})
@@ -140,7 +152,13 @@ def set_priority(number: int | str, priority: int) -> Steps[str]:
 
 
 def resize(number: int | str, size: int, release: Sequence[str]) -> Steps[str]:
-    """Offer a job another size, and return the server's message."""
+    """Yield the steps that offer a job another size, and return the server's message.
+
+    Args:
+        number: the job.
+        size: processors that the job should have and keep; 0 lets the strategy choose again.
+        release: nodes (``"n2"``) or slots of nodes (``"n1/0"``) to give up in a shrink.
+    """
     fields = {
         "id": checks.job_id(number),
         "size": checks.check_whole("size", size, example="4; 0 lets the strategy choose"),
@@ -151,32 +169,44 @@ def resize(number: int | str, size: int, release: Sequence[str]) -> Steps[str]:
 
 
 def why(number: int | str) -> Steps[Why]:
-    """Return why a job waits or has its size."""
+    """Yield the steps that ask why a job waits or has its present size; return the reasons."""
     answer = yield Ask("why", {"id": checks.job_id(number)})
     return Why(tuple(answer["text"]), answer.get("facts") or {})
 
 
 def history(number: int | str | None) -> Steps[list[Event]]:
-    """Return events of a job, or of all jobs and nodes."""
+    """Yield the steps that fetch the events of a job, or of all jobs and nodes; return these."""
     answer = yield Ask("history", {"id": None if number is None else checks.job_id(number)})
     return [to_record(Event, event) for event in answer["events"]]
 
 
 def refusals() -> Steps[list[Event]]:
-    """Return your refused requests, oldest first; an operator gets those of all users."""
+    """Yield the steps that fetch your refused requests, and return these, oldest first.
+
+    An operator gets the refused requests of all users.
+    """
     answer = yield Ask("refusals", {})
     return [to_record(Event, event) for event in answer["events"]]
 
 
 def wait(number: int | str, timeout_s: float | None) -> Steps[Job]:
-    """Wait until a job has ended, and return it."""
+    """Yield the steps that wait until a job has ended, and return the job as their result.
+
+    ``timeout_s`` are the seconds to wait at most; None means no limit.
+    """
     limit_s = checks.seconds("timeout_s", timeout_s)
     record = yield from end_of_job(checks.job_id(number), timeout_s=limit_s)
     return to_record(Job, record)
 
 
 def event_subscription(number: int | str | None, after: int | None) -> Subscription:
-    """Return a subscription to the events of a job, or of all jobs and nodes."""
+    """Return a subscription to the events of a job, or of all jobs and nodes.
+
+    Args:
+        number: the job; None for all jobs and nodes.
+        after: the ``seq`` of an event, after which the subscription begins; None for new events
+            only.
+    """
     job = None if number is None else checks.job_id(number)
     last = (
         None if after is None else checks.check_whole("after", after, example="the seq of an event")
@@ -190,12 +220,15 @@ def events_in(message: Mapping[str, Any]) -> list[Event]:
 
 
 def act_on_node(op: str, node: str, **fields: str) -> Steps[None]:
-    """Send an operation on a node, such as "resume", with its other fields."""
+    """Yield the step that sends an operation on a node, such as "resume", with its other fields."""
     yield Ask(op, {"node": checks.check_name("node", node, '"n1"'), **fields})
 
 
 def drain(node: str, reason: str) -> Steps[None]:
-    """Start no new jobs on a node, and ask malleable jobs to leave it."""
+    """Yield the steps that drain a node: no new jobs start there, and malleable jobs leave it.
+
+    ``reason`` is shown by ``nodestat``.
+    """
     if not isinstance(reason, str):
         raise checks.fault("reason", "a text", reason)
     return (yield from act_on_node("drain", node, reason=reason))

@@ -135,7 +135,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The reasons why a job waits or has its size, as sentences and as data."""
+    """The reasons why a job waits, or why it has its present size, as sentences and as data."""
 
     text: tuple[str, ...]
     facts: Mapping[str, Any]

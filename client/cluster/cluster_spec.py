@@ -68,14 +68,14 @@ class ClusterSpec:
 
     @property
     def node_names(self) -> list[str]:
-        """Return the names of all nodes, spare ones included."""
+        """Return the names of all nodes, spare ones (replacements for lost nodes) included."""
         if self.remote is not None:
             return [host.name for host in self.remote.hosts]
         return [*(f"n{number}" for number in range(1, self.nodes + 1)), *self.spare_node_names]
 
     @property
     def spare_node_names(self) -> list[str]:
-        """Return the names of the spare nodes."""
+        """Return the names of the spare nodes, each of which replaces a node that is lost."""
         return [f"s{number}" for number in range(1, self.spares + 1)]
 
     def site_of(self, node: str) -> str:

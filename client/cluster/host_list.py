@@ -63,7 +63,15 @@ def _read_file(path: str) -> list[Host]:
 
 
 def _parse_line(words: list[str], where: str) -> Iterable[Host]:
-    """Read ``HOSTS [slots=N] [name=NAME] [python=PATH]``."""
+    """Yield the hosts of a line ``HOSTS [slots=N] [name=NAME] [python=PATH]``.
+
+    Args:
+        words: the words of the line; the first one may name several hosts.
+        where: the place of the line, with which errors begin.
+
+    Raises:
+        UsageError: the line is malformed.
+    """
     settings: dict[str, str] = {}
     for word in words[1:]:
         key, equals, value = word.partition("=")
@@ -93,9 +101,10 @@ def _parse_line(words: list[str], where: str) -> Iterable[Host]:
 
 
 def _expand(text: str, where: str) -> list[str]:
-    """Return the target of each host of a list, with ranges such as ``n[1-3]`` expanded.
+    """Return each host of a list as ``[USER@]HOST[:PORT]``; ranges such as ``n[1-3]`` are expanded.
 
-    A user or port applies only to the item of the list in which it is written.
+    A user or port applies only to the item of the list in which it is written. Errors begin with
+    ``where``, the place of the list.
     """
     from pliant.core.values.node_ranges import parse_node_ranges
 
@@ -113,7 +122,7 @@ def _expand(text: str, where: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts of a text between the commas that are outside of brackets."""
+    """Split a list of hosts at its commas, except those inside brackets, and return the items."""
     return [item for item in re.split(r",(?![^\[]*\])", text) if item]
 
 

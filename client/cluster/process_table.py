@@ -43,7 +43,11 @@ def parent(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name, which may hold anything."""
+    """Return the fields of /proc/PID/stat that follow the name of the process, from its state on.
+
+    The name itself is skipped, because it may contain blanks and parentheses. The result is empty
+    if there is no such process.
+    """
     text = _read(pid, "stat").decode("ascii", "replace")
     return text[text.rindex(")") + 2 :].split() if ")" in text else []
 
@@ -56,7 +60,8 @@ def command_line(pid: int) -> list[str]:
 def program(pid: int) -> str:
     """Return the Pliant module that a process runs, ``pliant.NAME``; empty for other processes.
 
-    Only the positions of module names count: the arguments of a shell or a pager may contain one.
+    The module is recognised by its position after ``python``, ``python -m`` or ``python pliant``.
+    A module name among the arguments of another program, such as a shell or a pager, is ignored.
     """
     first, *rest = command_line(pid) or [""]
     if not os.path.basename(first).startswith("python"):

@@ -37,7 +37,7 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 @dataclass(frozen=True)
 class EndedJobs:
-    """What `stop` did to jobs without the server, because their processes outlived the server."""
+    """The jobs that `stop` ended without the server, by signals to their processes, and why."""
 
     jobs: list[int]
     #: Whether the server had cancelled the jobs that it knew of.

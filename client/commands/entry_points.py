@@ -48,7 +48,7 @@ def find_commands() -> dict[str, Command]:
 
 
 def _metadata_of(folder: str) -> Iterator[str]:
-    """Yield the entry points of the distributions that are installed in a folder."""
+    """Yield the text of each ``entry_points.txt`` of the distributions installed in a folder."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(_METADATA))
     except OSError:

@@ -204,7 +204,10 @@ def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]
 def _blocks(
     link: Connection, options: argparse.Namespace
 ) -> tuple[list[JobBlock], float, list[int | str]]:
-    """Return the jobs in blocks (tables of columns), the server's time, and the unknown ids."""
+    """Return the jobs to list, the server's time, and those of the user's ids that are unknown.
+
+    The jobs come in blocks, each a part of the list, stored by columns.
+    """
     shown = _shown(options)
     fields = fields_of(shown)
     answer = _request(link, options, fields)

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser(kind: type[Parser] = Parser) -> Parser:
-    """Return the parser of the command line and of the directives in scripts."""
+    """Return a parser of class ``kind`` for the command line, or for directives in scripts."""
     parser = kind(
         prog=PROG,
         description=DESCRIPTION,

@@ -98,9 +98,10 @@ def _show_phases(options: argparse.Namespace) -> int:
 def with_seconds(
     phase: dict[str, Any], since: float | None, until: float | None, now: float
 ) -> dict[str, Any]:
-    """Return a phase with its processor-seconds between two times.
+    """Return a phase with ``processor_s``, its processor-seconds between two times.
 
-    A phase without an end lasts until now.
+    A phase is a period in which a job had the same processors. Without an end, it lasts until
+    ``now``.
     """
     end = now if phase["end"] is None else phase["end"]
     begin = phase["start"] if since is None else max(phase["start"], since)
@@ -109,7 +110,10 @@ def with_seconds(
 
 
 def sums(phases: Iterable[dict[str, Any]], by: str) -> list[dict[str, Any]]:
-    """Return a row for each value of the field ``by``: its jobs, phases and processor-seconds."""
+    """Return a row for each value of the field ``by``: its jobs, phases and processor-seconds.
+
+    A phase is a period in which a job had the same processors.
+    """
     found: dict[Any, dict[str, Any]] = {}
     jobs: dict[Any, set[int]] = {}
     for phase in phases:

@@ -64,6 +64,11 @@ class ServerRequests:
     def act_on_job(self, action: str, job: int, given: Mapping[str, Any]) -> str:
         """Carry out an action on a job; return the message of the Pliant server.
 
+        Args:
+            action: one of `JOB_ACTIONS`, such as ``resize``.
+            job: the number of the job.
+            given: the values that the page sent; only those that the action uses are passed on.
+
         Raises:
             ClientError: the Pliant server refuses, or does not answer.
             KeyError: there is no such action.
@@ -91,6 +96,9 @@ class ServerRequests:
     def use_strategy(self, given: Mapping[str, Any]) -> str:
         """Make the Pliant server schedule with another strategy; return its message.
 
+        Args:
+            given: the values that the page sent: ``strategy``, the name, and ``options``.
+
         Raises:
             ClientError: the Pliant server refuses, or does not answer.
         """
@@ -100,6 +108,11 @@ class ServerRequests:
 
     def act_on_node(self, action: str, node: str, given: Mapping[str, Any]) -> str:
         """Carry out an action on a node; return the message of the Pliant server.
+
+        Args:
+            action: one of `NODE_ACTIONS`, such as ``drain``.
+            node: the name of the node.
+            given: the values that the page sent; only those that the action uses are passed on.
 
         Raises:
             ClientError: the Pliant server refuses, or does not answer.
@@ -111,7 +124,7 @@ class ServerRequests:
 
 
 def read_output(path: str, owner: int) -> str | None:
-    """Return the end of an output file, None if this process should not read it.
+    """Return the last `OUTPUT_BYTES` of an output file; None if this process should not read it.
 
     Only regular files that belong to ``owner`` are read, and no link is followed: the user of the
     job can put anything at its path.

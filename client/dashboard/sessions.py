@@ -64,7 +64,10 @@ class Sessions:
 
     @property
     def tokens(self) -> Mapping[Role, str]:
-        """Return the token of each role."""
+        """Return the tokens with which browsers log in, by the role that a token gives.
+
+        The roles are "viewer" and, unless the dashboard is read-only, "operator".
+        """
         return self._tokens
 
     def login(self, token: str) -> tuple[str, Session]:

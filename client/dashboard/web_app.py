@@ -148,7 +148,8 @@ class Dashboard:
         """Return a handler that first checks a request, and turns errors into responses.
 
         Each request needs a session and its key; requests other than GET have further checks.
-        With ``acts``, the session must have been started with the token that permits actions.
+        If ``acts`` is true, the session of a request other than GET must have been started with the
+        token that permits actions.
         """
 
         async def checked(request: Request) -> Response:

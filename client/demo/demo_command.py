@@ -187,7 +187,10 @@ class Demo:
                 file.write("\n".join(lines) + "\n")
 
     def _start_alone(self) -> None:
-        """Start the program heat without resizes; the malleable run must give its checksum."""
+        """Start the program heat outside of the cluster, as a process that is not resized.
+
+        Its checksum is later compared with that of the run that was resized.
+        """
         with open(os.path.join(self.directory, "alone.out"), "wb") as output:
             self._alone = subprocess.Popen(
                 [sys.executable, "-P", "-m", PROGRAM, os.path.join(self.directory, "alone.yaml")],

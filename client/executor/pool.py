@@ -37,7 +37,7 @@ _RETRY_S = 0.2
 
 
 class Task:
-    """A call, the future of its result, and the number of workers that were lost with it."""
+    """A call, the future of its result, and how many workers ended while they ran it."""
 
     def __init__(self, call: tuple[Any, Sequence[Any], Mapping[str, Any]]) -> None:
         self.call = call
@@ -134,7 +134,7 @@ class Pool:
         return len(self._queue) + running + sum(worker.task is not None for worker, _ in self.lost)
 
     def retry_or_fail(self, worker: Worker, reason: str) -> None:
-        """Queue the task of a lost worker again, or fail the task's future after the last retry."""
+        """Queue a lost worker's task again; after the last retry, fail the future of the task."""
         with self.lock:
             task, worker.task = worker.task, None
             if task is None:

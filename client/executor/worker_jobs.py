@@ -158,6 +158,7 @@ class WorkerJobs:
         """Repeat or fail the task of each lost worker, with the reason why its job ended.
 
         If the job of a worker has not ended `_GRACE_S` seconds after the loss, it is cancelled.
+        ``jobs`` are the jobs by name; None if the server does not answer.
         """
         with self._pool.lock:
             lost = [*self._pool.lost]
@@ -176,7 +177,12 @@ class WorkerJobs:
                 self._pool.lost.remove(entry)
 
     def _drop_ended(self, jobs: Mapping[str, Job], now: float) -> None:
-        """Forget workers whose jobs have ended; break the pool if no worker can start."""
+        """Forget workers whose jobs have ended.
+
+        Raises:
+            ExecutorBrokenError: all worker jobs were cancelled, or worker jobs ended repeatedly
+                before they connected.
+        """
         for name in sorted(self._names):
             if (reason := self._end_of(name, jobs)) is None:
                 continue

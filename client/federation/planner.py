@@ -84,7 +84,10 @@ class Planner:
         return node is not None and (node.state, node.reason) == ("DRAINED", JOINED_DRAINED)
 
     def _is_in_use(self, stubs: Sequence[Stub], seen: Observation) -> bool:
-        """Return whether the nodes of all these stubs have registered and were resumed."""
+        """Return whether the nodes of all these stubs have registered and were resumed.
+
+        A stub is a placeholder job at a site, whose processor is a node of the federation.
+        """
         return all(stub.node in seen.nodes for stub in stubs) and not any(
             self._is_registered(stub, seen) for stub in stubs
         )
@@ -94,8 +97,9 @@ class Planner:
     ) -> Iterable[Action]:
         """Yield the actions for a claim, the stubs that were submitted together for one job.
 
-        If all stubs have registered, their nodes are resumed together. All stubs are cancelled if
-        the job has ended, a stub is missing, or one has not registered within ``start_timeout_s``.
+        A stub is a placeholder job at a site. If all stubs have registered, their nodes are resumed
+        together. All stubs are cancelled if the job has ended, a stub is missing, or one has not
+        registered within ``start_timeout_s``.
         """
         registered = [stub for stub in stubs if self._is_registered(stub, seen)]
         absent = [stub for stub in stubs if stub.node not in seen.nodes]
@@ -119,10 +123,11 @@ class Planner:
             yield from (ResumeNode(stub.node) for stub in stubs)
 
     def _give_back(self, seen: Observation, open_claims: set[int]) -> Iterable[Action]:
-        """Yield the actions that end stubs which are idle, lost, drained or near their time limit.
+        """Yield the actions that end stubs (placeholder jobs) which are no longer to be kept.
 
-        A stub is idle if no job has used its node for ``idle_s`` seconds. A node that is up is
-        drained first. Its stub is cancelled when no job uses the node any more.
+        These stubs are idle, lost, drained or near their time limit. A stub is idle if no job has
+        used its node for ``idle_s`` seconds. A node that is up is drained first. Its stub is
+        cancelled when no job uses the node any more.
         """
         idle_since = {}
         for stub in seen.stubs:
@@ -146,9 +151,10 @@ class Planner:
         self._idle_since = idle_since
 
     def _claim(self, seen: Observation, open_claims: set[int]) -> list[Action]:
-        """Return the submissions of stubs for waiting jobs.
+        """Return the actions that claim processors of sites by submitting stubs, placeholder jobs.
 
-        If no job waits, return those for jobs that can grow.
+        They are claimed for jobs of the federation that wait. If none waits, they are claimed for
+        jobs that can grow.
         """
         capacity = _Capacity(self._settings, seen)
         found: list[Action] = []
@@ -205,7 +211,7 @@ class Planner:
 
 
 class _Capacity:
-    """The processors at each site that the decisions of one poll have not used yet."""
+    """The processors of each site (another Pliant server) that a poll's decisions have not used."""
 
     def __init__(self, settings: FederationSettings, seen: Observation) -> None:
         self._settings, self._seen = settings, seen
@@ -231,7 +237,7 @@ class _Capacity:
     def for_growth(self, site: str) -> int:
         """Return how many stubs a site can have for growth without delaying its own users.
 
-        0 if jobs of these users wait.
+        Stubs are placeholder jobs of size 1. The result is 0 if jobs of the site's users wait.
         """
         if self._seen.sites[site].has_queue:
             return 0
@@ -243,7 +249,7 @@ class _Capacity:
 
         Args:
             job: the job for which the processors are claimed.
-            needed: the number of stubs by site.
+            needed: the number of stubs (placeholder jobs of size 1) by site.
             seen: the observation of this poll.
         """
         total = sum(needed.values())

@@ -129,14 +129,20 @@ class CancelStub:
 
 @dataclass(frozen=True, slots=True)
 class ResumeNode:
-    """The action: let jobs start on the node of a stub, which registered as drained."""
+    """The action: let jobs start on a stub's node, which registered as drained.
+
+    A stub is a placeholder job at a site, whose processor is a node of the federation.
+    """
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class DrainNode:
-    """The action: start no new jobs on the node of a stub, and ask malleable jobs to leave it."""
+    """The action: start no new jobs on a stub's node, and ask malleable jobs to leave it.
+
+    A stub is a placeholder job at a site, whose processor is a node of the federation.
+    """
 
     node: str
     reason: str
@@ -144,7 +150,10 @@ class DrainNode:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
-    """The action: remove a node from the federation's server, because its stub has ended."""
+    """The action: remove a node from the federation's server, because its stub has ended.
+
+    A stub is a placeholder job at a site, whose processor is a node of the federation.
+    """
 
     node: str
 

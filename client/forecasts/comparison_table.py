@@ -16,7 +16,9 @@ _MAX_NAME = 24
 def comparison_text(
     snapshot: Mapping[str, Any], answer: Mapping[str, Any], most: int | None = None
 ) -> str:
-    """Return a line for each job, and one for each sum, with a group of columns for each strategy.
+    """Return a table of the simulated start, sizes and end of each job under each strategy.
+
+    A second table has means and sums for each strategy, and notes follow.
 
     Args:
         snapshot: the answer of the server to ``snapshot``.

@@ -93,7 +93,8 @@ def _jobs(
 ) -> dict[int, Mapping[str, Any]]:
     """Return the server's records of jobs by id: the jobs in ``phases``, ``ids``, and waiting ones.
 
-    Waiting jobs are left out if ``ids`` names jobs.
+    Waiting jobs are left out if ``ids`` names jobs. A phase is a period in which a job had the same
+    processors.
     """
     found = {}
     if not ids:
@@ -134,7 +135,11 @@ def _events(link: Connection, since: float, until: float) -> Iterator[Mapping[st
 def _apply_earlier(
     link: Connection, tracks: JobTracks, phases: Sequence[Mapping[str, Any]], since: float
 ) -> None:
-    """Apply the events before ``since`` of each job that had processors at that time."""
+    """Apply to ``tracks`` the events of jobs from before ``since``, the beginning of the picture.
+
+    Only jobs that had processors at that time are looked up. They are found in ``phases``, the
+    periods in which a job had the same processors.
+    """
     for number in sorted({int(p["job"]) for p in phases if p["start"] < since}):
         answer = link.request("history", id=number, until=since, kinds=list(_KINDS))
         for event in answer["events"]:

@@ -68,7 +68,12 @@ def recorded_timeline(
 
 
 def _moment(option: str, time: tuple[str, float] | None, recording: Recording) -> float | None:
-    """Return a time in the clock of the recording.
+    """Convert a time of an option to the clock of the recording; None if the option is not used.
+
+    Args:
+        option: the name of the option, for the error.
+        time: the time as it was typed, and in seconds since the epoch.
+        recording: its clock is simulated or counts seconds since the epoch.
 
     Raises:
         UsageError: the recording has simulated time, and the time is not a span.

@@ -175,7 +175,7 @@ def _contract_cells(place: int) -> Callable[[JobBlock, float], list[str]]:
 
 
 def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
-    """Return the deadline of a job and its profit, as in ``EXPECTED/AGREED``; ``-`` for none."""
+    """Return two cells, a job's deadline and its profit (EXPECTED/AGREED); ``-`` if it has none."""
     if not job.get("contract"):
         return "-", "-"
     profit = with_profit(job, now)["profit_now"]

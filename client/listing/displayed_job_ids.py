@@ -18,7 +18,7 @@ MAX_TASKS_SHOWN = 24
 
 
 def shortened(tasks: str | None) -> str | None:
-    """Cut a list of array tasks to the width of a table; its limit, as in ``%50``, is kept."""
+    """Cut a list of array tasks to `MAX_TASKS_SHOWN` characters; keep a limit such as ``%50``."""
     numbers, percent, limit = (tasks or "").partition("%")
     if len(numbers) <= MAX_TASKS_SHOWN:
         return tasks

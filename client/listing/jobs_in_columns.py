@@ -24,11 +24,11 @@ class JobBlock:
         self.count, self.values = count, values
 
     def column(self, field: str) -> Sequence[Any]:
-        """Return the value of each job."""
+        """Return the value of a field for each job of the block."""
         return repeated(self.values[field], self.count)
 
     def rows(self, *fields: str) -> Iterator[tuple[Any, ...]]:
-        """Yield these values of each job, or a single row if all jobs have equal values."""
+        """Yield the values of these fields for each job; one row if all jobs have equal values."""
         columns = [self.values[field] for field in fields]
         count = max(map(len, columns))
         return zip(*(repeated(column, count) for column in columns), strict=True)
@@ -40,7 +40,12 @@ def repeated(values: Sequence[Any], count: int) -> Sequence[Any]:
 
 
 def blocks_of(answer: Mapping[str, Any], fields: Sequence[str]) -> list[JobBlock]:
-    """Return the jobs of an answer; an older server sends a row or an object for each job."""
+    """Return the jobs of an answer as blocks, also of an older server, which sends job by job.
+
+    Args:
+        answer: the answer to a request ``jobs``.
+        fields: the values that were asked for.
+    """
     if "blocks" in answer:
         names = answer["fields"]
         return [

@@ -124,7 +124,8 @@ def _close(words: Sequence[Sequence[str]], tolerance: float) -> bool:
     """Return whether a line of the resized run equals that of the first run, within a tolerance.
 
     Args:
-        words: the words of this line in the three runs; those of the second are not compared.
+        words: the words of this line in the first, the second and the resized run; those of the
+            second are not compared.
         tolerance: the relative difference of numbers that is accepted.
     """
     return all(_same_word(a, c, tolerance) for a, c in zip(words[0], words[2], strict=True))

@@ -79,7 +79,10 @@ def run_interactively(words: list[str]) -> int:
 
 
 def _make_parser(kind: type[Parser]) -> Parser:
-    """Return the parser of ``jobsub`` with ``--pty``; errors name this command."""
+    """Return the parser of ``jobsub`` with ``--pty``; errors name this command.
+
+    If ``kind`` is not `Parser`, the parser is for lines in a script, and has no ``--pty``.
+    """
     parser = make_parser(kind)
     if kind is Parser:  # not in the lines of a script, which `jobsub` reads, too
         parser.prog = PROG

@@ -135,7 +135,11 @@ def _command(
 
 
 def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of a job about its size. With components, the size is their sum."""
+    """Return the fields of a job about its size.
+
+    If ``components`` names processors for each component, and ``sizes`` is the default, the size
+    is their sum.
+    """
     if components and sizes == "1":
         sizes = str(sum(components))
     check_sizes(sizes, prefer)

@@ -31,7 +31,7 @@ class Directive:
 
 
 def read_head(path: str) -> str:
-    """Return the beginning of a script; empty if the file cannot be read or is no script."""
+    """Return the first `_HEAD_BYTES` of a script; empty if it cannot be read or is no script."""
     try:
         with open(path, "rb") as script:
             head = script.read(_HEAD_BYTES)
@@ -79,7 +79,8 @@ def parse_with_directives(
         make_parser: returns a parser of the given class; its option ``command`` is the program.
 
     Returns:
-        The options. ``origins`` has the file and line of each that the command line does not set.
+        The options. Their attribute ``origins`` is a mapping from the name of each option that a
+        directive or a file of defaults has set to the place of this line, ``FILE:LINE``.
 
     Raises:
         UsageError: a directive has a wrong option or an open quote, or the script has only
@@ -130,9 +131,10 @@ def parse_with_directives(
 def _check_other_systems(
     options: argparse.Namespace, parser: Parser, text: str, path: str, found: list[Directive]
 ) -> None:
-    """Refuse options of other systems in a script without ``#JOB`` lines; warn of useless lines.
+    """Refuse a script that has only directives of other systems, such as ``#SBATCH``.
 
-    A script with both kinds of lines is not refused, because it is meant for both systems.
+    A script that has ``#JOB`` lines as well is not refused, because it is meant for both systems.
+    Print a warning for lines that have no effect here.
 
     Args:
         options: the options from all sources.
@@ -191,7 +193,10 @@ class _LineParser(Parser):
 
 
 def _head_of(program: str) -> str:
-    """Return the beginning of a job script; empty if PATH has the program, or it is no script."""
+    """Return the beginning of the job script that a command line names as its program.
+
+    The result is empty if a folder of PATH has the program, or if the program is no script.
+    """
     if "/" not in program and find_in_path(program, os.environ.get("PATH", os.defpath), "."):
         return ""  # not a script of the submitter's
     return read_head(program) if os.path.isfile(program) else ""
@@ -200,7 +205,11 @@ def _head_of(program: str) -> str:
 def _parse_lines(
     script: str, directives: list[Directive], parser: Parser, options: argparse.Namespace
 ) -> dict[str, str]:
-    """Apply the options of a script's directives, line by line; return the line of each option."""
+    """Parse the directives of a script into ``options``, in their order.
+
+    Returns:
+        The place ``SCRIPT:LINE`` of the directive that set an option last, by the option's name.
+    """
     origins: dict[str, str] = {}
     for directive in directives:
         before = dict(vars(options))

@@ -64,7 +64,13 @@ def refusals_text(events: Sequence[Event]) -> str:
 def timeline(
     events: Sequence[Event], names: Mapping[int, str], *, start: float | None = None
 ) -> str:
-    """Return a table of the events of offers, answers and resizes, with seconds since the start."""
+    """Return a table of the events of jobs, nodes, resize offers and resizes, with their times.
+
+    Args:
+        events: the events in order of time; other kinds of events are left out.
+        names: the names of the jobs by number.
+        start: the time that counts as second 0; None for that of the first event in the table.
+    """
     chosen = [event for event in events if str(event["kind"]).startswith(_PREFIXES)]
     if not chosen:
         return "no job was submitted"

@@ -45,12 +45,12 @@ def table_of_blocks(
     *,
     right: frozenset[str],
 ) -> str:
-    """Return the cells of each column under its head, as `table` does with rows.
+    """Return a table as `table` does, but from cells that are given by column.
 
     Args:
         heads: of the columns.
-        blocks: the number of lines of each block, and its cells by column. One cell alone stands
-            for all lines of its block, and is padded only once.
+        blocks: the lines in groups: for each the number of its lines, and its cells by column. One
+            cell alone stands for all lines of its block, and is padded only once.
         right: the heads of the columns that are right-aligned.
     """
     blocks = [(1, [[head] for head in heads]), *(block for block in blocks if block[0])]
@@ -66,7 +66,10 @@ def table_of_blocks(
 
 
 def _fill(parts: Sequence[Sequence[object]], *, to_right: bool) -> list[list[str]]:
-    """Return the cells of a column in all blocks, escaped and padded to the same width."""
+    """Return the cells of one column, escaped and padded to the same width.
+
+    ``parts`` are the cells of the column in each block of lines.
+    """
     texts = [[str(cell) for cell in part] for part in parts]
     whole = "".join(map("".join, texts))  # one look at all cells instead of one at each
     if not whole.isprintable():

@@ -44,7 +44,8 @@ def read_allocation(env: Mapping[str, str], slots: int | None = None) -> Allocat
             there; None for as many as Slurm allows.
 
     Raises:
-        AllocationError: the variables are missing or wrong, or this is one of several tasks.
+        AllocationError: the variables are missing or wrong, or this process is one of several
+            tasks that ``srun`` started.
     """
     job, nodes = env.get("SLURM_JOB_ID", ""), env.get("SLURM_JOB_NODELIST", "")
     if not job or not nodes:

@@ -99,7 +99,10 @@ def _step(name: str) -> Iterator[None]:
 
 
 def _answer(**fields: Any) -> None:
-    """Print an answer as a JSON line; continue without it if standard output is closed."""
+    """Print a JSON line, which the program that started this agent reads.
+
+    An error is ignored if standard output is closed.
+    """
     with suppress(OSError):
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
@@ -194,7 +197,7 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
     With `keep_jobs`, end the controller only.
 
     Returns:
-        A text for each process that could not be ended, and for each node of such a process.
+        A text for each process that could not be ended, or that names the log with such processes.
 
     Raises:
         UntrustedPathError: another user could have changed the folder.
@@ -256,7 +259,7 @@ def _serve() -> int:
 def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
     """Wait until standard input or the controller ends, or `GRACE_S` has passed after a signal.
 
-    Signals of Slurm and the end of the controller are printed as answers.
+    A signal of Slurm or the end of the controller is reported as a JSON line on standard output.
 
     Args:
         name: the name of the node.
@@ -285,10 +288,10 @@ def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
 
 
 def _run_as_stub(orphan_s: float) -> int:
-    """Run a node of a federation's server inside this job of a site; return the exit code.
+    """Make the processor of this placeholder job a node of a federation; return the exit code.
 
-    The node ends after a signal, if its controller ends, or if the federation's server could not
-    be reached for ``orphan_s`` seconds.
+    The federation submitted the job to another Pliant server. The node ends after a signal, if its
+    controller ends, or if the federation's server could not be reached for ``orphan_s`` seconds.
     """
     text = os.environ.pop(START_VARIABLE, "")
     for name in list(os.environ):
@@ -315,7 +318,11 @@ def _run_as_stub(orphan_s: float) -> int:
 def _wait_as_stub(
     message: NodeStartMessage, daemon: Daemon, wakeup: _SignalPipe, orphan_s: float
 ) -> str:
-    """Wait until the node that runs in this job must end, and return the reason as text."""
+    """Wait until the node that runs in this placeholder job must end; return the reason as text.
+
+    It must end after a signal, when its controller has ended, or when the server of the node could
+    not be reached for ``orphan_s`` seconds.
+    """
     heard = time.monotonic()
     while True:
         if select.select([wakeup.reading], [], [], _PROBE_S)[0]:

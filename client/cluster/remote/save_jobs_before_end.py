@@ -59,9 +59,12 @@ def save_jobs(
 
 
 def _requeue_suspended(link: Connection, asked: set[int], saved: SavedJobs) -> None:
-    """Put the suspended jobs among ``asked`` back into the queue, and add them to ``saved``.
+    """Requeue the jobs that are suspended now, so that the next cluster continues them.
 
-    The next cluster continues these jobs.
+    Args:
+        link: the connection to the server.
+        asked: the ids of the jobs that were asked to write a checkpoint and suspend.
+        saved: gets the jobs that are in the queue again.
     """
     waiting = sorted(asked.difference(saved.saved))
     if not waiting:

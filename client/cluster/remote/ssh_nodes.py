@@ -38,7 +38,7 @@ _COMMAND_NOT_FOUND = (126, 127)
 
 
 class SshNodes:
-    """Starts, ends and explains node controllers on hosts, by SSH."""
+    """Starts and ends node controllers on hosts by SSH, and finds out why some do not register."""
 
     def __init__(self, spec: RemoteSpec, cluster_id: str) -> None:
         self._spec, self._cluster_id = spec, cluster_id
@@ -48,8 +48,12 @@ class SshNodes:
     ) -> tuple[dict[str, str], list[HostError]]:
         """Find the address from which this machine reaches each host.
 
+        Args:
+            hosts: the hosts.
+            done: called when a host is done, with its name and the address or the error.
+
         Returns:
-            The addresses by host, and an error for each host that cannot be reached.
+            The addresses by name of the host, and an error for each host that cannot be reached.
         """
 
         def route(host: Host) -> str:
@@ -62,6 +66,12 @@ class SshNodes:
         self, hosts: Sequence[Host], make_message: MakeMessage, done: Done
     ) -> tuple[list[str], list[HostError]]:
         """Turn hosts into nodes by starting a controller on each.
+
+        Args:
+            hosts: the hosts.
+            make_message: returns the message that makes a host a node, from the host and the
+                address from which this machine reaches it.
+            done: called when a host is done, with its name and None or the error.
 
         Returns:
             The names of the nodes whose controllers run, and an error for each other host.
@@ -83,6 +93,8 @@ class SshNodes:
 
     def stop(self, hosts: Sequence[Host], done: Done, *, keep_jobs: bool) -> list[HostError]:
         """End nodes with their jobs; with ``keep_jobs``, end only the controllers.
+
+        ``done`` is called when a host is done, with its name and None or the error.
 
         Returns:
             An error for each host on which this failed.
