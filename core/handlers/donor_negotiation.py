@@ -43,7 +43,7 @@ from pliant.core.values.sizes import Sizes
 
 
 def review_coordination(state: CoreState) -> None:
-    """Conclude each coordinated negotiation in which all donors have answered.
+    """Conclude the negotiations with several donors for one job, if all of them have answered.
 
     Called after each batch of events.
     """
@@ -58,7 +58,11 @@ def review_coordination(state: CoreState) -> None:
 
 
 def _review_recipient(state: CoreState, recipient: Job) -> None:
-    """Conclude the negotiations for a recipient if all its donors have answered."""
+    """Conclude the negotiations for a waiting or growing job if all its donors have answered.
+
+    Depending on the answers, the growth is offered or carried out, the shrinks are begun, or the
+    reservation is dropped.
+    """
     donors = list(_donors(state, recipient))
     if any(_unanswered(donor) for donor in donors):
         return
@@ -75,7 +79,7 @@ def _review_recipient(state: CoreState, recipient: Job) -> None:
 
 
 def _donors(state: CoreState, recipient: Job) -> Iterator[Job]:
-    """Yield the donors of a recipient whose shrinks have not begun."""
+    """Yield the jobs that are asked to shrink for ``recipient`` and have not begun to."""
     for number in sorted(recipient.donors):
         donor = state.negotiating.get(number)
         resize = donor.resize if donor is not None else None
@@ -179,7 +183,10 @@ def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
 
 
 def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
-    """Begin the donors' shrinks if they cover the recipient's needs; return whether they do."""
+    """Begin the shrinks of the donors if together they free what ``recipient`` waits for.
+
+    Return whether that is so.
+    """
     if any(_shortfall(donor, recipient) for donor in donors):
         return False
     for donor in donors:
@@ -192,7 +199,7 @@ def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
 
 
 def _offered(donor: Job, resize: Resize) -> int:
-    """Return how many processors a donor agreed, or offers, to give up."""
+    """Return how many processors a donor gives up at most, as it has agreed or offered."""
     return donor.size - min(resize.offered_sizes)
 
 

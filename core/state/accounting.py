@@ -1,10 +1,11 @@
-"""Accounting: the usage of each user, and the phases of jobs that have ended.
+"""Accounting: the usage of each user, and the phases of jobs that are over.
 
-A job is charged for the processors of its committed allocation, from its start until its last
-process has exited. A job that shrinks is charged less from the commit of the resize on. Processors
-that are reserved for it, or that joining and leaving ranks hold meanwhile, are not charged.
+A phase is a time in which a job has the same processors. A job is charged for the processors of its
+committed allocation, from its start until its last process has exited. A job that shrinks is
+charged less from the commit of the resize on. Processors that are reserved for it, or that joining
+and leaving ranks hold meanwhile, are not charged.
 
-Each change costs the same, however many jobs and users there are.
+The cost of recording a change does not depend on the number of jobs and users.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _Key = tuple[str, str]
 class Accounting:
     """Counts the processor-seconds of all users, and collects the phases of jobs.
 
+    A phase is a time in which a job has the same processors.
+
     Args:
         shares: the shares of users and accounts, with the half-life of usage.
         keep_phases: whether ended phases are collected, to be stored.
@@ -39,7 +42,7 @@ class Accounting:
 
     @property
     def rows(self) -> tuple[Usage, ...]:
-        """Return one row for each user with the user's decayed usage."""
+        """Return a row for each user and account: decayed usage, and the processors used now."""
         if self._tuple is None:
             self._tuple = tuple(self._rows.values())
         return self._tuple
@@ -60,7 +63,7 @@ class Accounting:
         self._tuple = None
 
     def add_restored(self, job: Job) -> None:
-        """Count the processors of a restored job, whose phase continues."""
+        """After a restart of the server, count the processors that a restored job still has."""
         phase = job.phase
         if phase is not None:
             key = (job.spec.account, job.spec.user)
@@ -71,7 +74,9 @@ class Accounting:
     def update(
         self, job: Job, allocation: ProcessorMap, now: float, names: Callable[..., list[NodeName]]
     ) -> None:
-        """End the phase of a job whose allocation has changed, and begin the next one.
+        """Charge a job for its new allocation from now on; do nothing if it has not changed.
+
+        The time with the old allocation (a phase of the job) has ended, and is kept to be stored.
 
         Args:
             job: the job.
@@ -102,7 +107,10 @@ class Accounting:
             self._phases.append(AllocationPhase(*row_of, tuple(names(before))))
 
     def take_unstored(self) -> tuple[tuple[AllocationPhase, ...], tuple[Usage, ...]]:
-        """Return the phases that have ended and the usage that has changed since the last call."""
+        """Return the ended phases and the changed usage that the last call has not returned yet.
+
+        A phase is a time in which a job had the same processors.
+        """
         phases, usage = tuple(self._phases), tuple(self._rows[key] for key in self._changed)
         self._phases.clear()
         self._changed.clear()

@@ -190,7 +190,7 @@ class CoreState:
         self._note_checkpoint_folder(node.name, is_shared=True)
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
-        """Add a line to the history; ``data`` has the values in it, for programs."""
+        """Add a line to the history; ``data`` repeats the values in ``text`` for programs."""
         if self.silent and kind != PLAN_REFUSED:
             if job is not None:
                 self.touch(job)
@@ -201,7 +201,7 @@ class CoreState:
             self.touch(job)
 
     def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
-        """Set a timer for a job, or for its open resize, after ``after_s`` seconds.
+        """Set a timer for a job after ``after_s`` seconds, with the number of its open resize.
 
         If the time is infinite, no timer is set.
         """

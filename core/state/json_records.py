@@ -396,9 +396,9 @@ def _answer_from_record(record: list[Any]) -> RequestAnswer:
 
 
 def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, Isolation]:
-    """Return the lost nodes of a job with waiting times that start again now.
+    """Return the lost nodes of a job, each with the seconds to wait until its processes have ended.
 
-    Only durations are stored, because the clock may have changed since.
+    The waiting begins anew after a restart, as the clock may have changed. So no times are stored.
     """
     return {NodeName(name): Isolation(inf, wait_s) for name, wait_s in record.items()}
 

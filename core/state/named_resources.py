@@ -89,7 +89,7 @@ def missing_resource(state: CoreState, job: Job, processors: int) -> str:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return why each job waits that lacks a named resource and so is hidden from strategies."""
+    """Return the wait reasons of jobs that lack a named resource; no strategy sees these jobs."""
     found: dict[JobId, WaitReason] = {}
     left = free(state)
     for number, most in limits(state).items():

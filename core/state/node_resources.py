@@ -25,7 +25,8 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 def free_amounts(state: CoreState) -> Mapping[NodeName, Amounts] | None:
     """Return, for each node in service, how much memory and how many devices are free.
 
-    This is `View.amounts_left`. None if no job needs such amounts, and no node has devices.
+    A node that no job uses is left out. This is `View.amounts_left`. None if no job needs memory or
+    devices, and no node has devices.
     """
     if not state.node_bound:
         return {} if state.rows.nodes.has_gres else None
@@ -39,7 +40,7 @@ def free_capacity(state: CoreState) -> FreeCapacity:
 
 
 def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return the free processors that a job could have now, all at the same time."""
+    """Return as many of the free ``processors`` as memory and devices let a job use together."""
     needs = job.node_needs
     if needs is None:
         return processors
@@ -91,7 +92,7 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
     """Return how many processors a job could have if no other job ran.
 
     Returns:
-        The number without suspected nodes, and the number with them.
+        The number without the nodes whose heartbeats are overdue, and the number with them.
     """
     needs = job.node_needs
     if needs is None:
@@ -108,9 +109,9 @@ def capacity(state: CoreState, job: Job) -> tuple[int, int]:
 
 
 def reasons(state: CoreState) -> dict[JobId, WaitReason]:
-    """Return, for each job that too few usable nodes suit, why it waits.
+    """Return the wait reasons of jobs for which the cluster has too few suitable nodes now.
 
-    Strategies do not see these jobs.
+    Strategies do not see these jobs. Nodes whose heartbeats are overdue count as present.
     """
     return {
         job.id: wait_reason(job.node_needs, capacity(state, job)[0])

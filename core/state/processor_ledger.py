@@ -69,7 +69,7 @@ class ProcessorLedger:
     def all(self) -> int:
         """Return the number of processors of all nodes, drained ones included.
 
-        Idle spare nodes do not count.
+        Idle spare nodes do not count, and of lost nodes only processors that are still occupied.
         """
         known = self.occupied_by_jobs | self.orphaned
         for node in self._nodes:

@@ -22,7 +22,10 @@ def standings(state: CoreState, now: float) -> tuple[float, list[Standing]]:
 
 
 def open_phases(state: CoreState, now: float) -> list[AllocationPhase]:
-    """Return the present phases of jobs with processors, as if they ended now."""
+    """Return, for each job with processors, the time since it got exactly these processors.
+
+    These accounting records (phases) have not ended; ``now`` is entered as their end.
+    """
     return [
         AllocationPhase(
             job.id,

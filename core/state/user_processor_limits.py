@@ -48,7 +48,10 @@ def processors_below_limit(state: CoreState, job: Job) -> int:
 
 
 def max_processors(state: CoreState, job: Job) -> int:
-    """Return how many processors a job may have under its user's limit, as in the last view."""
+    """Return how many processors a job may have under its user's limit; ``maxsize`` without one.
+
+    What the user's other jobs have is taken from the last view that was made for the strategy.
+    """
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is None:
         return maxsize

@@ -138,7 +138,10 @@ def fresh_view(state: CoreState) -> View:
 
 
 def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
-    """Return how many processors a job may have: without suspected nodes, and with them."""
+    """Return how many processors a job may have: first without nodes with overdue heartbeats.
+
+    The second number includes these nodes.
+    """
     most = state.rows.limits.get(job_id, maxsize)
     if state.user_limits.limits_processors:
         most = min(most, user_processor_limits.max_processors(state, state.jobs[job_id]))
@@ -324,9 +327,9 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
 
 
 def _standing(job: Job) -> Sizes | None:
-    """Return the sizes that a job has agreed to shrink to, and its present size; None if none.
+    """Return the sizes of a shrink that a job has agreed to or proposed and no plan uses any more.
 
-    A strategy may use such a shrink, because the plan for which it was agreed no longer needs it.
+    The present size is among them. The next plan may use such a shrink. None if there is none.
     """
     resize = job.resize
     if resize is None or not resize.reusable:
@@ -335,7 +338,10 @@ def _standing(job: Job) -> Sizes | None:
 
 
 def _target(job: Job) -> int:
-    """Return the size after an open resize that is certain, otherwise the present size."""
+    """Return the size that a job has after its open resize; the present size if it may not happen.
+
+    That is so if there is no resize, if it is being withdrawn, or if no plan uses it any more.
+    """
     resize = job.resize
     if resize is None or resize.reusable or isinstance(resize.stage, Withdrawing):
         return job.size

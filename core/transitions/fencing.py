@@ -19,7 +19,10 @@ from pliant.core.values.processors import NONE
 
 
 def node_lost(state: CoreState, node: Node) -> None:
-    """Record which jobs may have live processes on a lost node, and for how long."""
+    """Record which jobs may have live processes on a lost node, and when these end at the latest.
+
+    Only jobs whose processes end without contact (``stop-after``) are recorded.
+    """
     for job in state.active.values():
         if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
             wait_s = lost_contact_policy.wait_s(job.isolation_grace_s, state.limits.lease_s)

@@ -251,8 +251,8 @@ def _report_late_exit(state: CoreState, job: Job, exit: Exit) -> None:
 def _leaving_rank_gone(state: CoreState, job: Job, resize: Resize, exit: Exit) -> bool:
     """Record the exit of a leaving rank; return False if it must be handled like any other exit.
 
-    While the processors are being released, every exit of a leaving rank is expected. From GO to
-    the commit, only a clean exit is, and before GO none.
+    After the commit of the resize, every exit of a leaving rank is expected. Between the order to
+    resize (GO) and the commit, only an exit with code 0 is. Before the order, none is.
     """
     if isinstance(resize.stage, Releasing):
         if not exit.clean:
@@ -319,14 +319,15 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
 
 
 def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
-    """End a job because of an exit on a node without contact; return whether the job ends."""
+    """End a job because a rank exited on a node without contact; False if it is ending already."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 
 def blame_lost_node(state: CoreState, job: Job, reason: str) -> bool:
-    """Requeue a job that fails because its ranks noticed the loss of others before the server did.
+    """Let a failing job run again, as its ranks failed because of a node that is lost.
 
-    Return whether the job failed in this way and may run again.
+    The ranks noticed the loss before the server. Return whether the job may run again; False, too,
+    if it is not failing.
     """
     completion = job.completion
     if completion is None or completion.final is not JobState.FAILED:

@@ -26,7 +26,8 @@ def server_proposals(resize: Resize) -> int:
 def next_proposal(state: CoreState, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
     """Return the next proposal of one side for the allocation ``resize.after``.
 
-    The server's last proposal by its policy is FINAL. A proposal of the application has no price.
+    The last proposal that the server's policy allows has the verb FINAL. A proposal of the
+    application has no price.
     """
     number, opens = server_proposals(resize) + 1, resize.negotiation.proposer is None
     change = abs(len(resize.after) - len(resize.before))

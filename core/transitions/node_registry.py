@@ -77,7 +77,10 @@ def jobs_phrase(jobs: list[Job]) -> str:
 
 
 def state_when_alive(state: CoreState, node: Node) -> tuple[NodeState, str]:
-    """Return the state and reason of a node whose heartbeats arrive."""
+    """Return the state that a node has while its heartbeats arrive, and the reason as text.
+
+    The reason says why it is drained, or which lost node it replaces; otherwise it is empty.
+    """
     if node.wanted:
         return NodeState.UP, f"stands in for {node.stands_in}" if node.stands_in else ""
     if not node.drained:

@@ -89,9 +89,9 @@ def _objection_to_processors(resize: Resize, item: Item | None) -> str:
 
 
 def terms(template: Template) -> tuple[float, float]:
-    """Return the earliest time and the cost in seconds that an application named.
+    """Return the earliest time and the cost of a resize that an application's answer names.
 
-    The time is in seconds since the epoch. 0 stands for at once.
+    The time is in seconds since the epoch; 0 stands for at once. The cost is in seconds.
     """
     item = _processors(template)
     return (item.not_before, item.estimated_cost_s) if item is not None else (0.0, 0.0)
@@ -128,7 +128,10 @@ def asked_price(template: Template) -> float:
 
 
 def _most_change(job: Job, template: Template) -> int:
-    """Return by how many processors the job may change with the resources in a counter-offer.
+    """Return by how many processors, at most, the resources in a counter-offer let a job change.
+
+    The resources are memory, devices and named resources. ``maxsize`` if the counter-offer names
+    none that go with processors.
 
     Raises:
         UnusableCounterError: the answer refuses a resource that is needed for each processor.
@@ -146,9 +149,10 @@ def _most_change(job: Job, template: Template) -> int:
 
 
 def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
-    """Return the sizes in ``totals`` that the job may have, in the direction of the offer.
+    """Return the sizes in ``totals`` that a counter-offer may lead to; None if there are none.
 
-    The result is None if there are none.
+    They must be sizes of the job, on the same side of its present size as the offer, and change it
+    by at most ``most_change`` processors.
     """
     most = min(len(resize.after), job.size + most_change) if resize.grows else job.size - 1
     mine = job.sizes.up_to(most)  # first, so that a huge range is never searched

@@ -1,4 +1,8 @@
-"""The steps of a resize after the agreement: prepare, GO, begun, decided."""
+"""The steps of a resize after the agreement, until the application commits it or rolls it back.
+
+First the joining ranks start, or the next coordinator connects. Then the server sends GO, the order
+to resize. The application begins at its next safe point, and decides.
+"""
 
 from pliant.core.commands import Launch, OpenStandby, SendGo
 from pliant.core.events import (
@@ -53,9 +57,10 @@ def launch_joining(
 
 
 def prepare(state: CoreState, job: Job, resize: Resize) -> None:
-    """Order the preparations of an agreed resize, or send GO if it needs none.
+    """Order the preparations of an agreed resize, or order the resize (GO) if it needs none.
 
-    It may need joining ranks, or a rank that becomes coordinator in place of rank 0.
+    Before that order, joining ranks must start, or another rank must become coordinator instead of
+    rank 0.
     """
     state.step(job, JobState.ADAPTING, f"will run on {plural(len(resize.after), 'processor')}")
     resize.enter(Preparing(set(state.node_names(resize.added)) if resize.grows else set()))
@@ -87,7 +92,7 @@ def repeat_standby(state: CoreState, job: Job, node: Node) -> None:
 
 
 def world_ready(state: CoreState, event: WorldReady) -> None:
-    """Record that the joining ranks on a node are ready; after the last node, send the GO."""
+    """Record that the joining ranks on a node are ready; after the last node, order the resize."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -107,7 +112,7 @@ def world_ready(state: CoreState, event: WorldReady) -> None:
 
 
 def on_standby_ready(state: CoreState, event: StandbyReady) -> None:
-    """Send the GO of a resize, because its next coordinator has connected."""
+    """Order the application to resize (GO), because the resize's next coordinator has connected."""
     found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -158,7 +163,14 @@ def on_resize_decided(state: CoreState, event: ResizeDecided) -> None:
 
 
 def roll_back(state: CoreState, job: Job, stage: str, reason: str) -> None:
-    """Close a resize that failed; the application keeps its old size."""
+    """Close a resize that failed; the application keeps its old size.
+
+    Args:
+        state: the state.
+        job: the job.
+        stage: the application's name for the step that failed, for the history.
+        reason: why it failed; may be empty.
+    """
     resize = job.resize
     if resize is None:
         return

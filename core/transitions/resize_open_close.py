@@ -1,7 +1,7 @@
 """Steps of a resize transaction that several handlers need: open, offer, withdraw, close.
 
 Also the processors of jobs: reserve, allocate and free them. The server may end a transaction alone
-until GO. From GO on the application decides.
+until it sends GO, the order to resize. From then on the application decides.
 """
 
 from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
@@ -85,8 +85,8 @@ def send_proposal(state: CoreState, job: Job, resize: Resize) -> None:
 def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
     """Close a resize that does not change the size of the job.
 
-    Joining ranks are ended and reservations dropped. With ``quiet`` the job gets no offers for a
-    while, as after several failed negotiations.
+    Joining ranks are ended and reservations dropped. With ``quiet``, or after several failed
+    negotiations, the job gets no offers for at least ``limits.quiet_s`` seconds.
     """
     resize = job.resize
     if resize is None:
@@ -113,14 +113,14 @@ def close(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> No
 
 
 def _failed_too_often(job: Job, resize: Resize) -> bool:
-    """Count a failed negotiation; return whether offers to the job must now pause."""
+    """Count a failed negotiation; return whether `MAX_FAILED_NEGOTIATIONS` have failed in a row."""
     if resize.negotiation.state is not NegotiationState.IDLE:  # else no offer was sent
         job.failed_negotiations += 1
     return job.failed_negotiations >= MAX_FAILED_NEGOTIATIONS
 
 
 def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
-    """Send a job no offers for a while.
+    """Send a job no offers for ``limits.quiet_s`` seconds.
 
     The pause doubles with each consecutive growth that fails, because other jobs may have to shrink
     for each growth offer.
@@ -135,9 +135,9 @@ def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def withdraw(state: CoreState, job: Job, reason: str, *, quiet: bool = False) -> None:
-    """Withdraw a resize, which the server may do alone before its GO.
+    """Withdraw a resize that the application has not been ordered to carry out (GO).
 
-    With ``quiet`` the job gets no offers for a while.
+    With ``quiet`` the job gets no offers for at least ``limits.quiet_s`` seconds.
     """
     resize = job.resize
     if resize is None:
@@ -204,7 +204,7 @@ def _joining_rank_lost(
 
 
 def request_withdrawal(state: CoreState, job: Job, resize: Resize, reason: str) -> None:
-    """Ask the application to withdraw a resize after its GO.
+    """Ask the application to withdraw a resize that it has been ordered to carry out (GO).
 
     The resize stays open until the application answers or ends.
     """

@@ -67,7 +67,7 @@ def keep_processors(state: CoreState, job: Job) -> None:
 
 
 def drop_kept(state: CoreState, job: Job) -> None:
-    """Drop the reservation for a job's restart."""
+    """Free the processors that are reserved for a job's restart, if there are any."""
     if job.size_before_loss:
         state.drop_reservation(job)
         job.size_before_loss = 0
@@ -112,7 +112,11 @@ def refit_restarts(state: CoreState) -> None:
 
 
 def _left(state: CoreState, job: Job) -> ProcessorMap:
-    """Return the processors for a job's restart, including processors of suspected nodes."""
+    """Return the processors on which a job may restart after it has lost a node.
+
+    These are its remaining ones, with those of nodes whose heartbeats are overdue, and processors
+    of spare nodes instead of lost ones.
+    """
     others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
     there = (state.usable() | state.suspect()) & ~others & ~_without_checkpoint(state, job)
     own = job.allocation & there
@@ -136,7 +140,7 @@ def _without_checkpoint(state: CoreState, job: Job) -> ProcessorMap:
 
 
 def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return the ``processors`` in the clusters on which the job runs."""
+    """Return those of ``processors`` that are in a cluster in which the job runs."""
     mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
     near = NONE

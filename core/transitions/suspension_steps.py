@@ -65,7 +65,10 @@ def order_suspension(
 
 
 def send_step(state: CoreState, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
-    """Send the application an order about its suspension."""
+    """Send the application the order to do a step of a suspension: save, keep running, or exit.
+
+    ``number`` is that of the suspension; None for the open one.
+    """
     if number is None and job.saving is not None:
         number = job.saving.number
     if number is not None:
