@@ -109,14 +109,14 @@ class JobTracks:
         return track.id
 
     def track(self, number: int) -> JobTrack:
-        """Return the track of a job; make a new one if the job is unknown."""
+        """Return the track of a job, its processors over time; make one if the job is unknown."""
         found = self.by_job.get(number)
         if found is None:
             found = self.by_job[number] = JobTrack(number)
         return found
 
     def update_from_row(self, row: Mapping[str, Any]) -> None:
-        """Update a job's track from its row in the server's list of jobs.
+        """Update a job's track, its processors over time, from its row in the server's job list.
 
         The row has values, such as the start, that may be missing in the events that were applied.
         """

@@ -145,7 +145,7 @@ def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
 def with_unknown(rows: Sequence[Node], used: Iterable[int]) -> list[Node]:
     """Return the rows, with additional rows for those ``used`` processors that belong to no node.
 
-    The node of such a processor may have left the cluster.
+    The node of such a processor may have left the cluster. The name of an additional row is ``?``.
     """
     ordered = sorted(rows, key=lambda row: row.first)
     firsts = [row.first for row in ordered]

@@ -62,5 +62,8 @@ def band_of(track: JobTrack) -> Band:
 
 
 def first_start(band: Band) -> tuple[float, int]:
-    """Return the sorting key of a band in the stack: its first start, then its job number."""
+    """Return the key by which bands of jobs are stacked: the first start, then the job number.
+
+    A band is the shape of a job in a picture.
+    """
     return band.holds[0].start, band.id if band.id is not None else -1

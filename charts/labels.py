@@ -18,7 +18,15 @@ _LOOKAHEAD = 12
 
 
 def place_label(band: Band, pieces: Sequence[Piece], scale: Scale) -> Iterator[Text]:
-    """Yield the name of a band at its widest place; yield nothing if the name does not fit."""
+    """Yield the name of a band (a job in the picture) where it has most room inside the band.
+
+    Nothing is yielded if the name does not fit.
+
+    Args:
+        band: the band.
+        pieces: the rectangles of which it consists.
+        scale: converts times and processors to pixels.
+    """
     best: tuple[float, float, float, float] | None = None
     for place in range(len(pieces)):
         rectangle = _largest_rectangle(pieces, place, scale)

@@ -46,7 +46,10 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Piece:
-    """A rectangle of a band: from time ``a`` to ``b``, ``height`` processors above ``bottom``."""
+    """A rectangle of a band (a job in a picture), in seconds and processors.
+
+    It reaches from time ``a`` to ``b``, and from ``bottom`` to ``bottom + height`` processors.
+    """
 
     a: float
     b: float
@@ -67,7 +70,10 @@ class Area(NamedTuple):
 
 
 def bands_between(bands: Iterable[Band], window: Window) -> list[Band]:
-    """Return the bands that hold processors in the window, in order of their first start."""
+    """Return the bands (jobs in a picture) that hold processors in the window of time.
+
+    They are sorted by their first start.
+    """
     found = []
     for band in bands:
         if not band.holds:
@@ -98,16 +104,21 @@ def concurrency(bands: Iterable[Band], window: Window) -> int:
 
 
 def clipped(hold: Hold, window: Window) -> tuple[float, float]:
-    """Return begin and end of the part of a hold in the window; begin >= end if there is none."""
+    """Return begin and end of the part of a hold that is in the window; begin >= end if none is.
+
+    A hold is a period in which a job held a number of processors.
+    """
     end = window.now if hold.end is None else hold.end
     return max(window.start, hold.start), min(window.end, end)
 
 
 def merge_short(bands: Sequence[Band], window: Window, column_s: float) -> list[Band]:
-    """Return the bands, with one band on top that replaces all jobs shorter than a column.
+    """Return the bands (jobs in a picture), with one band that replaces all very short ones.
 
-    The band of the short jobs has their mean size in each column, so that processors in use never
-    look idle. Jobs that still hold processors are not replaced.
+    A job is short if it held processors for less than a column, one of the equal parts of the
+    picture's time. The band that replaces the short jobs is the last one. It has their mean size in
+    each column, so that processors in use never look idle. Jobs that still hold processors are not
+    replaced.
 
     Args:
         bands: in the order in which they are stacked.
@@ -141,12 +152,15 @@ def merge_short(bands: Sequence[Band], window: Window, column_s: float) -> list[
 
 
 def stack(bands: Sequence[Band], window: Window, step_s: float) -> list[list[Piece]]:
-    """Stack bands on each other; return, for each band, the rectangles of which it consists.
+    """Stack bands (jobs in a picture) on each other; return the rectangles of each band.
 
     Args:
         bands: in the order in which they are stacked, the first one at the bottom.
         window: the time that is shown.
         step_s: changes of size less than these seconds apart are drawn as one change.
+
+    Returns:
+        For each band, in the same order, its rectangles in order of time.
     """
     changes = sorted(_changes(bands, window), key=lambda change: change[0])
     finish = min(window.end, window.now)
@@ -186,7 +200,10 @@ def stack(bands: Sequence[Band], window: Window, step_s: float) -> list[list[Pie
 
 
 def _changes(bands: Sequence[Band], window: Window) -> Iterable[tuple[float, int, float]]:
-    """Yield the time, the index of the band, and its size from then on, for each change."""
+    """Yield each change of a size: the time, the index of the band, and its size from then on.
+
+    A band is a job in a picture. Its size is 0 when it holds no processors.
+    """
     for index, band in enumerate(bands):
         for number, hold in enumerate(band.holds):
             end = window.now if hold.end is None else hold.end
@@ -199,9 +216,10 @@ def _changes(bands: Sequence[Band], window: Window) -> Iterable[tuple[float, int
 
 
 def by_user(bands: Iterable[Band], window: Window, columns: int) -> list[Area]:
-    """Return an area for each user, the largest first.
+    """Return an area for each user, the mean processors of the user's jobs in each column.
 
-    Users after the first `MAX_USERS` share one area.
+    The largest area comes first. Users after the first `MAX_USERS` share one area. A column is one
+    of the ``columns`` equal parts of the window.
     """
     levels: dict[str, list[float]] = {}
     for band in bands:
@@ -224,10 +242,17 @@ def mean_use(bands: Iterable[Band], window: Window) -> float:
 
 
 def add_means(level: list[float], holds: Iterable[Hold], window: Window, columns: int) -> None:
-    """Add the processors of holds to ``level``, in the form of changes from column to column.
+    """Add the mean processors of holds in each column to ``level``, as differences between columns.
 
-    `running_sums` of the result are the mean numbers of processors in the columns. A hold that
-    begins or ends inside a column counts with the part of the column that it covers.
+    A hold is a period in which a job held a number of processors. The cumulative sums of ``level``
+    (`running_sums`) are the mean numbers of processors in the columns. A hold that begins or ends
+    inside a column counts with the part of the column that it covers.
+
+    Args:
+        level: the differences, which are changed; it has ``columns`` + 1 elements.
+        holds: the holds; those outside of the window do not count.
+        window: the time that is divided into columns.
+        columns: the number of columns.
     """
     per = columns / max(1e-9, window.end - window.start)
     for hold in holds:
@@ -244,7 +269,10 @@ def add_means(level: list[float], holds: Iterable[Hold], window: Window, columns
 
 
 def running_sums(level: Sequence[float]) -> list[float]:
-    """Return the cumulative sums of ``level``; sums that rounding keeps from being 0 are 0."""
+    """Return the cumulative sums of ``level``.
+
+    A sum that differs from 0 only by rounding is returned as 0.
+    """
     total, found = 0.0, []
     for value in level:
         total += value
@@ -275,7 +303,7 @@ def waiting(bands: Iterable[Band], window: Window, columns: int) -> list[float]:
 
 
 def is_outlined(pieces: Sequence[Piece], per_second: float, per_processor: float) -> bool:
-    """Return whether a band is wide and high enough to be drawn with an outline.
+    """Return whether a band (a job in a picture) is large enough to be drawn with an outline.
 
     Args:
         pieces: the rectangles of the band.
@@ -293,9 +321,10 @@ def is_outlined(pieces: Sequence[Piece], per_second: float, per_processor: float
 def choose_marks(
     places: Iterable[tuple[float, float, str]],
 ) -> list[tuple[float, float, str]] | None:
-    """Return marks that do not cover each other; None if these are more than `MAX_MARKS`.
+    """Return marks that do not cover each other; None if there are more than `MAX_MARKS` of them.
 
-    If a refusal and a counter-offer would cover each other, the refusal is kept.
+    A mark shows where a job refused a resize or made a counter-offer. If a refusal and a
+    counter-offer would cover each other, the refusal is kept.
 
     Args:
         places: for each mark its horizontal and vertical place in pixels, and its kind.

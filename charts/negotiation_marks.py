@@ -26,11 +26,17 @@ _TICK = 6.0
 def draw_marks(
     drawing: Drawing, bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
 ) -> list[Key]:
-    """Draw the marks of bands; return their entries in the legend, with the number of each kind.
+    """Draw the marks of refused and countered resize offers; return their entries in the legend.
 
-    If more than `layout.MAX_MARKS` would be drawn, or the picture shows users (``pieces`` is
-    empty), ticks below the panel replace them: one for each column with a refusal or a
-    counter-offer.
+    An entry has the number of marks of its kind. If more than `layout.MAX_MARKS` would be drawn,
+    or ``pieces`` is empty because the picture shows users, not jobs, ticks below the panel replace
+    the marks: one for each column with a refusal or a counter-offer.
+
+    Args:
+        drawing: the picture, to which shapes are added.
+        bands: the shapes of the jobs, with their marks.
+        pieces: the rectangles of each band.
+        scale: converts times and processors to pixels.
     """
     window = scale.window
     inside = [

@@ -80,6 +80,13 @@ def _rectangles(
     """Yield, for each pair of fill colour and outline colour, the rectangles that have it.
 
     Of the jobs at the same place that are narrower than half a pixel, only one is drawn.
+
+    Args:
+        bands: the jobs, with the processors that they held over time.
+        row_of: the row of each processor.
+        starts: the first row of each node.
+        scale: converts times to pixels.
+        height: the height of a row in pixels.
     """
     groups: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
     seen: set[tuple[int, int, int]] = set()
@@ -106,7 +113,13 @@ def _rectangles(
 def _runs(
     processors: frozenset[int], row_of: dict[int, int], starts: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield blocks of neighbouring rows within a node: the first row and the number of rows."""
+    """Yield blocks of neighbouring rows within a node: the first row and the number of rows.
+
+    Args:
+        processors: the processors that a job held.
+        row_of: the row of each processor.
+        starts: the first row of each node, where a new block begins.
+    """
     first, following = -1, -1
     for row in sorted(row_of[index] for index in processors if index in row_of):
         if row != following or row in starts:

@@ -140,9 +140,10 @@ def _draw_bands(drawing: Drawing, bands: Sequence[Band], scale: Scale) -> list[K
 
 
 def _stacked(bands: Sequence[Band], scale: Scale) -> list[list[Piece]]:
-    """Return the rectangles of stacked bands, at most `_MAX_PIECES`, so that files stay small.
+    """Return the rectangles of bands (jobs) that are stacked on each other, by band.
 
-    If there would be more, changes of size that are close together are drawn as one.
+    There are at most `_MAX_PIECES`, so that files stay small. If there would be more, changes of
+    size that are close together are drawn as one.
     """
     step_s = layout.MERGED / scale.per_second
     while True:
@@ -155,7 +156,10 @@ def _stacked(bands: Sequence[Band], scale: Scale) -> list[list[Piece]]:
 def _one_by_one(
     bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
 ) -> Iterator[Shape]:
-    """Yield a shape for each job, with a title that is shown when the mouse points at the shape."""
+    """Yield a shape for each job, with a title that is shown when the mouse points at the shape.
+
+    ``pieces`` are the rectangles of each job.
+    """
     for band, own in zip(bands, pieces, strict=True):
         if not own:
             continue
@@ -175,7 +179,10 @@ def _one_by_one(
 def _by_colour(
     bands: Sequence[Band], pieces: Sequence[Sequence[Piece]], scale: Scale
 ) -> Iterator[Shape]:
-    """Yield one shape for all bands that have the same colour and the same outline."""
+    """Yield one shape for all bands (jobs) that have the same colour and the same outline.
+
+    ``pieces`` are the rectangles of each band.
+    """
     groups: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
     for band, own in zip(bands, pieces, strict=True):
         colour = f"c{band.hue}" if band.id is not None else "line2"
@@ -286,7 +293,10 @@ def _draw_queue(
 
 
 def _part(scale: Scale, last: int, columns: int) -> Scale:
-    """Return a scale for the first ``last`` of the ``columns`` into which the width is divided."""
+    """Return a scale that covers only the first ``last`` of ``columns`` equal parts of the width.
+
+    The time of its window is the same.
+    """
     right = scale.left + (scale.right - scale.left) * last / columns
     return Scale(scale.window, scale.left, right, scale.top, scale.bottom, scale.most)
 

@@ -60,7 +60,15 @@ _COMMAND = re.compile(r"(?m)^\| `([a-z][a-z -]*)` \|")
 
 
 def _complete(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the content that a page has on the site, but not on GitHub."""
+    """Add to a page what only the site shows, and adapt its links; Sphinx calls this for each page.
+
+    The index gets the text of docs/README.md, and the page of commands links to their pages.
+
+    Args:
+        app: Sphinx.
+        page: the name of the page.
+        source: its text as the only element, which is replaced.
+    """
     text = source[0]
     if page == "index":
         text = (DOCS / "README.md").read_text(encoding="utf-8") + "\n" + text
@@ -76,7 +84,15 @@ def _linked_command(match: re.Match[str]) -> str:
 
 
 def _link_of_the_site(page: str, match: re.Match[str]) -> str:
-    """Point a link to a file outside docs to its page, or write the path instead."""
+    """Return the text that replaces a link on a page of the site.
+
+    A link to a file outside docs leads to the site's page of this file. If there is none, the path
+    of the file is written instead. Other links are unchanged.
+
+    Args:
+        page: the name of the page with the link.
+        match: the end of the link, with the path and the anchor.
+    """
     target = (DOCS / page).parent.joinpath(match[1]).resolve()
     if target.is_relative_to(DOCS):
         return match[0]
@@ -115,7 +131,7 @@ def _keep_text_before_colon(
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the functions above; called by Sphinx."""
+    """Connect the functions above to events of Sphinx, which calls this function at its start."""
     # Pygments has no lexer for diagrams.
     app.add_lexer("mermaid", TextLexer)
     app.connect("builder-inited", _write_generated_pages)

@@ -31,7 +31,7 @@ _SECTIONS = (
 
 
 def make_pages() -> Mapping[str, str]:
-    """Return the page by its path."""
+    """Return the text of the page with all configuration keys, by the page's path."""
     parts = [_HEAD]
     for title, before, cls in _SECTIONS:
         parts += [f"## {title}\n\n{before}\n", *_keys(cls)]
@@ -72,7 +72,7 @@ def _shown(value: object) -> str:
 
 
 def _annotated(cls: type) -> Iterator[tuple[str, str, str]]:
-    """Yield name, type and comment of each field in the order of the source."""
+    """Yield name, type and comment (``#:``) of each field of a class, in the source's order."""
     lines = inspect.getsource(cls).splitlines()
     (tree,) = ast.parse("\n".join(lines)).body
     assert isinstance(tree, ast.ClassDef)

@@ -22,7 +22,10 @@ SHORT_DOCSTRING = 4
 
 
 def modules(root: Path, part: str) -> dict[str, Path]:
-    """Return the hand-written modules of a part by dotted name, without ``__init__``."""
+    """Return the files of a part, a folder of the checkout such as ``core``, by name of the module.
+
+    Generated modules and ``__init__`` are left out.
+    """
     found = {}
     for path in sorted((root / part).rglob("*.py")):
         if "_pb2" not in path.name and path.name != "__init__.py":
@@ -31,7 +34,7 @@ def modules(root: Path, part: str) -> dict[str, Path]:
 
 
 def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
-    """Yield the modules of ``known`` that a module imports, late imports included."""
+    """Yield those modules in ``known`` that a module imports, also inside of functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pliant."):
             base = (node.module or "").removeprefix("pliant.")
@@ -42,7 +45,10 @@ def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
 
 
 def floors(arrows: dict[str, set[str]]) -> int:
-    """Return the length of the longest chain of imports; circles count once."""
+    """Return how many modules the longest chain of imports has; a circle is followed only once.
+
+    ``arrows`` has the modules that each module imports.
+    """
     depth: dict[str, int] = {}
 
     def visit(name: str, above: frozenset[str]) -> int:
@@ -55,7 +61,7 @@ def floors(arrows: dict[str, set[str]]) -> int:
 
 
 def report_part(root: Path, part: str) -> None:
-    """Print one line about the folders and imports of a part."""
+    """Print one line about the folders and imports of a part, a folder of the checkout."""
     known = modules(root, part)
     folders = Counter(name.rpartition(".")[0] for name in known)
     arrows: dict[str, set[str]] = defaultdict(set)
@@ -74,7 +80,10 @@ def report_part(root: Path, part: str) -> None:
 
 
 def needs_no_docstring(tree: ast.Module) -> set[ast.AST]:
-    """Return the functions inside functions, and setters: the docstring is that of the getter."""
+    """Return what needs no docstring: definitions inside functions, and setters of properties.
+
+    The docstring of a property is that of its getter.
+    """
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     found: set[ast.AST] = set()
     for function in functions:
@@ -85,7 +94,7 @@ def needs_no_docstring(tree: ast.Module) -> set[ast.AST]:
 
 
 def report_all(root: Path) -> None:
-    """Print sizes, comments and docstrings of all parts together."""
+    """Print sizes, comments and docstrings of all parts of the checkout together."""
     files, functions, comments, lines = [], [], 0, 0
     classes: dict[str, set[str]] = defaultdict(set)
     short = missing = 0

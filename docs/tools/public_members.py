@@ -20,6 +20,8 @@ _INTERNAL = _OF_KINDS | (set(dir(Handle)) - _USED)
 def is_internal(cls_name: str, name: str) -> bool:
     """Return whether the reference leaves out a member because programs never use it.
 
+    Only classes of registered data and derived communicators have such members.
+
     Args:
         cls_name: a class that ``pliant.appkit`` exports, or any other name.
         name: of the member.

@@ -29,7 +29,10 @@ FORM = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One run, which becomes a row of a table: a workload, a strategy, and the paper's values."""
+    """One run of a workload under a strategy, with the values that the paper prints for it.
+
+    Its metrics become a row of a table.
+    """
 
     experiment: str
     setup: Mapping[str, Any]
@@ -57,7 +60,10 @@ class Row:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def jobs(self) -> list[SimJob]:
-        """Return the jobs that the simulation of this row has; times are seconds of the model."""
+        """Return the jobs of this row's workload, with times in simulated seconds.
+
+        A simulated second takes ``scale`` seconds in the real run.
+        """
         return list(workload_of(self.spec, self.seed).jobs)
 
     @property
@@ -66,7 +72,12 @@ class Row:
 
 
 def simulate_without_costs(spec: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Simulate a row as if only computing took time, not starts and resizes; return its metrics."""
+    """Simulate a run in which starts and resizes take no time; return its metrics.
+
+    Args:
+        spec: the workload and the strategy, as in the definition of the experiment.
+        seed: the seed of the workload.
+    """
     without = {key: value for key, value in spec.items() if key != "settings"}
     return run_task({**without, "processors": PROCESSORS}, seed)
 
@@ -84,14 +95,16 @@ def select_rows(
     seed: int,
     scale: float | None,
 ) -> list[Row]:
-    """Return the rows to run, without rows that have the same jobs as an earlier row.
+    """Return the rows to run (a workload and a strategy each), without repetitions.
+
+    Of the rows of an experiment with the same strategy and the same jobs, only the first is kept.
 
     Args:
         names: names of experiments, or paths of definitions.
         where: axes with values, as texts; only rows with all of these axes are returned.
         jobs: the number of jobs of each row; None for that of the definition.
         seed: the seed of the workloads.
-        scale: wall-clock seconds for each second of the model; None for that of the experiment.
+        scale: wall-clock seconds for each simulated second; None for that of the experiment.
 
     Raises:
         ExperimentError: an experiment, an axis or a value does not exist, or the jobs do not fit

@@ -128,7 +128,14 @@ def refusals(jobs: Sequence[Tree]) -> list[Tree]:
 
 
 def metrics(jobs: Sequence[Tree], processors: int, scale: float) -> dict[str, float]:
-    """Return the metrics of the simulator for a real run, with times in seconds of the model."""
+    """Return the metrics of a real run under the names that the simulator uses.
+
+    Args:
+        jobs: the records of the jobs, with times in wall-clock seconds.
+        processors: the number of processors of the cluster.
+        scale: wall-clock seconds for each simulated second. Times of the result are in simulated
+            seconds.
+    """
     ran = [job for job in jobs if job["start_s"] is not None and job["end_s"] is not None]
     if not ran:
         return {"jobs": float(len(jobs)), "completed": 0.0}

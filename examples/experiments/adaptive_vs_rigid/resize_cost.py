@@ -193,9 +193,11 @@ def _use(samples: Sequence[Sample], jobs: dict[int, int], begin: float) -> list[
 
 
 def _vacated(samples: Sequence[Sample], job: int, half: int, begin: float) -> list[Tree]:
-    """Return, for each interval between samples, a job's load on the upper half of the processors.
+    """Return how much a job used the processors that it vacates when it is shrunk to half.
 
-    The number of its ranks there is returned, too.
+    These are the processors from number ``half`` on. There is an entry for each interval between
+    samples, with its times since ``begin``, the load in percent of these processors, and the number
+    of ranks of the job that were alive there.
     """
     found = []
     for before, after in pairwise(samples):
@@ -216,7 +218,13 @@ def residual_load(
 ) -> Tree:
     """Return the load in percent of a shrunk job on the processors that it has vacated.
 
-    Samples from before the exit of the last leaving rank are averaged separately.
+    Intervals that begin before the exit of the last leaving rank are averaged separately.
+
+    Args:
+        samples: the processor time of all ranks over time.
+        job: the number of the job.
+        half: the number of processors that it has when it is shrunk, and vacates.
+        shrunk: the periods in which it was shrunk, as (begin, last rank exited, end).
     """
     steady: list[float] = []
     exiting: list[float] = []

@@ -40,6 +40,12 @@ _PATIENCE, _MARGIN_S = 10.0, 900.0
 def run_rows(rows: Sequence[Row], folder: Path) -> list[Tree]:
     """Return the results of rows; run and store the rows that have no stored result.
 
+    A row is a run of a workload under a strategy.
+
+    Args:
+        rows: the rows.
+        folder: the folder of the stored results, in which the cluster keeps its files, too.
+
     Raises:
         ExperimentError: the cluster or a job failed.
     """
@@ -76,14 +82,22 @@ def _say(text: str) -> None:
 
 
 def _report_others(path: Path, row: Row) -> None:
-    """Print which stored results of the same row were made with another definition or scale."""
+    """Print which stored results of a row cannot be used, because its definition or scale differs.
+
+    Args:
+        path: the file in which the result of the row will be stored.
+        row: the run of a workload under a strategy.
+    """
     stem = path.name.rpartition("-")[0]
     for other in sorted(path.parent.glob(f"{stem}-????????.json")):
         _say(f"not used: {other}: its workload, number of jobs or scale is not that of {row.label}")
 
 
 def _expected_s(row: Row) -> float:
-    """Return the wall-clock seconds that a row takes, by a simulation without costs."""
+    """Return how many wall-clock seconds a run will take, from a simulation of its workload.
+
+    Starts and resizes take no time in the simulation; 10 seconds are added for the cluster.
+    """
     simulated = simulate_without_costs(row.spec, row.seed)
     return simulated["schedule_span_s"] * row.scale + 10.0
 
@@ -137,7 +151,11 @@ def _submit(client: Client, job: SimJob, scale: float, outputs: Path) -> int:
 
 
 def _check(row: Row, records: Sequence[Tree], outputs: Path) -> None:
-    """Raise an error if a job of a run failed, because the metrics would mean nothing."""
+    """Check that all jobs of a run completed, because otherwise its metrics would mean nothing.
+
+    Raises:
+        ExperimentError: a job failed; the text has the last line of its errors.
+    """
     for record in records:
         if record["state"] != "COMPLETED":
             errors = outputs / f"{record['id']}.err"

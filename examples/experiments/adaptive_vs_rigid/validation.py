@@ -118,7 +118,10 @@ def validate(result: Mapping[str, Any]) -> Validation:
 
 
 def _mean_costs(records: Sequence[Tree]) -> dict[str, float]:
-    """Return the mean of each kind of cost in a run, in seconds; 0 if a kind did not occur."""
+    """Return the mean costs of starts, ends and resizes of jobs in a run, by name, in seconds.
+
+    A cost that did not occur is 0.
+    """
     resizes = [entry for job in records for entry in job["resizes"] if _is_complete(entry)]
     changed = sum(abs(entry["to"] - entry["from"]) for entry in resizes)
 
@@ -147,7 +150,15 @@ def _is_complete(entry: Tree) -> bool:
 def _as_measured(
     job: SimJob, record: Tree, begin: float, scale: float, costs: Mapping[str, float]
 ) -> SimJob:
-    """Return a simulated job with the submission time and the costs that the real run recorded."""
+    """Return a job for the simulator with the submission time and the costs of its real run.
+
+    Args:
+        job: the job as the workload defines it.
+        record: the record of the same job in the real run.
+        begin: the time that is 0 in the simulation, in seconds of the record.
+        scale: wall-clock seconds for each second of the workload's definition.
+        costs: the mean costs of the run, for a job that was not resized.
+    """
     phases = record["phases"]
     speed = job.speedup
     start_s = record["first_iteration_s"] - record["start_s"]
@@ -182,7 +193,13 @@ def _distance(record: Tree, simulated: JobRecord, begin: float) -> Distance:
 def _compared(
     real: Mapping[str, float], simulated: Result, scale: float
 ) -> dict[str, tuple[float, float]]:
-    """Return the real and the simulated values of the main metrics."""
+    """Return pairs of the real and the simulated value of the main metrics, by name.
+
+    Args:
+        real: the metrics of the real run.
+        simulated: its simulation, with times in wall-clock seconds.
+        scale: wall-clock seconds for each second of the metrics.
+    """
     ours = simulated.metrics
     seconds = (
         *("mean_turnaround_s", "mean_response_s", "mean_wait_s", "mean_execution_s"),
