@@ -48,10 +48,10 @@ class MalleableEasyPolicy(Resizing):
         return job.sizes.min
 
     def before(self, view: View, placer: Placer) -> None:
-        """Start jobs for which donors have agreed to give processors (step 1).
+        """Start jobs for which other running jobs have agreed to give processors (step 1).
 
-        With the option ``agreement`` at ``direct``, do nothing, because the core starts these jobs.
-        It also starts them if nodes differ.
+        Do nothing if the option ``agreement`` is ``direct``, or if nodes differ in memory, devices
+        or properties: then the core starts these jobs on exactly their reserved processors.
         """
         # Reserved processors are exchanged only if all are equal. Otherwise the core starts the
         # jobs on their own ones.
@@ -143,10 +143,10 @@ class MalleableEasyPolicy(Resizing):
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
-        """Return the donor's surplus with ``size`` processors.
+        """Return a measure of how much a running job could give if it had ``size`` processors.
 
-        The donor with the largest surplus gives first. Each of the three policies measures it in
-        another way.
+        The job with the largest value gives processors first. Each of the three policies defines
+        its own measure.
         """
 
     def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
@@ -181,9 +181,9 @@ class Minimum(MalleableEasyPolicy):
 
 
 class Average(MalleableEasyPolicy):
-    """``easy-avg``: one step at a time, the job nearest to its maximum gives processors.
+    """``easy-avg``: jobs give up and get processors in steps from one of their sizes to the next.
 
-    The job nearest to its minimum gets them.
+    The job nearest to its maximum gives first, the job nearest to its minimum gets first.
     """
 
     def _surplus(self, job: RunningJob, size: int) -> float:

@@ -127,7 +127,7 @@ class Cycle:
         return True
 
     def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
-        """Record in the plan that a job will run, from ``start`` on, to meet its deadline.
+        """Record in the plan the promise that a job starts at ``start`` and meets its deadline.
 
         Do nothing for a job without a contract, or one that was accepted before.
         """
@@ -149,7 +149,10 @@ class Cycle:
         return None
 
     def plan(self, memory: object = None) -> Plan:
-        """Share out idle processors, and return the plan of this pass."""
+        """Give idle processors to the jobs that gain most, and return the plan of this pass.
+
+        ``memory`` becomes the plan's memory, which the next pass gets again.
+        """
         valuation, view = self.valuation, self.view
         valuation.share_idle()
         running = {job.id for job in view.running if job.resizable}
@@ -206,12 +209,15 @@ def _resizes(job: RunningJob) -> bool:
 
 
 def _in_time(job: WaitingJob, view: View) -> bool:
-    """Return whether the job could meet its deadline at its best size."""
+    """Return whether the job could meet its deadline if it started now at the best of its sizes."""
     return bool(value_of(job, view).min_size_at(view.now))
 
 
 def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availability:
-    """Return the availability of a job, from a plan made as if the job were in the queue."""
+    """Return whether a job would be accepted, when it would start, and on how many processors.
+
+    The ``plan`` was made as if the job were in the queue.
+    """
     for start in plan.starts:
         if start.job == job.id:
             size = count(start.processors)
@@ -240,13 +246,16 @@ class ProfitDriven(Strategy):
         self._grace = _check_grace(grace)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return what would happen if the job were submitted now."""
+        """Return whether the job would be accepted if submitted now, when it starts, and the cost.
+
+        The cost is the profit that other jobs would lose.
+        """
         shown = with_job(view, job)
         cycle = self._cycle(shown)
         return _answer(job, shown, cycle, self._planned(cycle))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Return a plan: keep promises, decide about new jobs, then share out idle processors."""
+        """Return a plan that serves accepted jobs first, then new jobs; others get what is idle."""
         return self._planned(self._cycle(view))
 
     @abstractmethod

@@ -46,7 +46,11 @@ class LazyCycle(Cycle):
         self._until = {job.id: put_off_until.get(job.id) for job in accepted}
 
     def run(self) -> None:
-        """Update the times to wait for, then decide about postponed jobs and about new jobs."""
+        """Decide about postponed jobs, then about new jobs.
+
+        Before that, the times to which jobs are postponed (lookaheads: deadlines of other jobs) are
+        updated.
+        """
         new = self._update_lookaheads()
         # These jobs come first, because they may need the processors that are free now.
         due = [job_id for job_id in self.put_off if self._until[job_id] not in self._times()]
@@ -77,12 +81,12 @@ class LazyCycle(Cycle):
         return sorted(self._lookaheads.values())
 
     def _update_lookaheads(self) -> set[JobId]:
-        """Choose the lookahead jobs, to whose deadlines other jobs are postponed.
+        """Choose the lookahead jobs: those to whose deadlines other jobs can be postponed.
 
-        Those that have ended, or are past their deadlines, are dropped.
+        Earlier ones are kept, unless they have ended or are past their deadlines.
 
         Returns:
-            The new lookahead jobs.
+            The lookahead jobs that were not among them before.
         """
         now, view = self.view.now, self.view
         deadlines = {value.id: value.deadline for value in self.valuation.jobs}
@@ -172,7 +176,7 @@ class LazyCycle(Cycle):
             self.reasons.setdefault(job.id, self._wait_reason(job.id))
 
     def _wait_reason(self, job_id: JobId) -> WaitReason:
-        """Return the wait reason of a postponed job: the end of the job that it waits for."""
+        """Return the wait reason of a postponed job, which names the job whose end it waits for."""
         until = self._until[job_id]
         look = min((other for other, end in self._lookaheads.items() if end == until), default=0)
         return WaitReason(WaitCode.LOOKAHEAD, (("job", look),))
@@ -191,9 +195,11 @@ class LazyCycle(Cycle):
 
 
 def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float | None]]:
-    """Return two mappings from the strategy's memory: lookahead jobs, and postponed jobs.
+    """Return what the last pass stored: jobs whose deadlines others wait for, and postponed jobs.
 
-    Each job has the time of its lookahead. Postponed jobs are in the order of their acceptance.
+    The first mapping has the deadline (lookahead) of each job of the first kind. The second one has
+    the deadline for which each postponed job waits, or None if that has passed. Postponed jobs are
+    in the order of their acceptance. Both are empty if the memory is not that of this strategy.
     """
     match memory:
         case ["lazy", [*lookaheads], [*put_off]]:
@@ -203,7 +209,7 @@ def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float 
 
 
 def _read_pairs(pairs: list[object]) -> Iterator[tuple[JobId, float | None]]:
-    """Yield the valid pairs of a job and a time (or None); drop others."""
+    """Yield those of ``pairs`` that are a job number with a time or None; drop all other values."""
     for pair in pairs:
         match pair:
             case [int(job), int() | float() | None as time]:

@@ -44,7 +44,7 @@ class Resizing(ABC):
     """The interface of a policy for running malleable jobs, and for the sizes of starting jobs."""
 
     def wanted(self, job: WaitingJob) -> int:
-        """Return the largest size at which the queue starts a job."""
+        """Return the largest size at which the job may start when its turn in the queue comes."""
         return preferred(job)
 
     def before(self, view: View, placer: Placer) -> None:

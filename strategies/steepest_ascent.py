@@ -37,9 +37,10 @@ class Climber:
 
 
 def climb_to_sizes(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
-    """Return target sizes: minima, then raised step by step until ``left`` processors are given.
+    """Return a target size for each job, starting from the minima and raising one size at a time.
 
-    The step that raises a job's speedup most per processor comes first.
+    The step that raises a job's speedup most per processor comes first. The result is reached when
+    ``left`` processors are used up, or no step fits or pays.
 
     Args:
         climbers: the jobs; their order decides between equally steep steps.

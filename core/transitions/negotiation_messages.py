@@ -90,7 +90,7 @@ def _close(
 
 
 def _agreed(job: Job, resize: Resize, price: float, not_before: float) -> tuple[Item, ...]:
-    """Return the items of the agreement."""
+    """Return the items of an agreement: the number of processors, and resources for them."""
     item = Item(
         "processors",
         abs(len(resize.after) - len(resize.before)),

@@ -62,7 +62,10 @@ class NodeRow:
         return bool(self.free) and self.idle >= demand
 
     def take(self, demand: float) -> ProcessorMap:
-        """Give the lowest free processor to a job that is moved here, and return it."""
+        """Give the lowest free processor to a job that comes to this node; return it as a set.
+
+        ``demand`` is the job's memory demand in bytes.
+        """
         processor = lowest(self.free, 1)
         self.free &= ~processor
         self.running += 1

@@ -36,11 +36,14 @@ class Thresholds:
             raise ValueError(f"fault-threshold must be above 0 faults/s, not {self.faults:g}")
 
     def is_hot(self, row: NodeRow) -> bool:
-        """Return whether a node is short of memory: many faults, and nearly no idle memory."""
+        """Return whether a node is short of memory: many page faults, and nearly no idle memory."""
         return row.fault_rate > self.faults and row.idle < IDLE_SHARE * row.memory
 
     def is_overloaded(self, row: NodeRow) -> bool:
-        """Return whether a job should leave the node: it is hot, or demands exceed its memory."""
+        """Return whether a job should leave the node, which is short of memory (`is_hot`).
+
+        Also True if its jobs demand more than its memory times the threshold ``memory``.
+        """
         return row.demand > self.memory * row.memory or self.is_hot(row)
 
 

@@ -90,9 +90,10 @@ def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[St
 
 
 def _place(job: WaitingJob, demand: float, table: NodeTable) -> int:
-    """Take a processor of a node with idle memory for a suspended job; return it as a set.
+    """Take a processor for a suspended job that resumes, and return it as a set.
 
-    The set is empty if no node has idle memory and a slot for the job.
+    Its node has enough idle memory for the job, or is empty. The set is empty if there is no such
+    node, or if the job needs several processors.
     """
     if job.sizes.min > 1:
         return 0

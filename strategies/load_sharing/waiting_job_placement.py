@@ -14,9 +14,9 @@ from pliant.strategies.nodes.node_profile import free_capacity_of
 def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob | None]:
     """Start waiting jobs in order until no node accepts the next one.
 
-    A job starts on its home node if that node accepts it, otherwise on the accepting node with the
-    least memory demand. The job's own demand is unknown, so it does not change that of the node.
-    The first job that does not start stops all later ones.
+    A job starts on its home node, where it was submitted, if that node accepts it. Otherwise it
+    starts on the accepting node with the least memory demand. The job's own demand is unknown, so
+    it does not change that of the node. The first job that does not start stops all later ones.
 
     Returns:
         The starts, and the first job that does not start; None if all start.
@@ -37,7 +37,10 @@ def start_waiting(view: View, table: NodeTable) -> tuple[list[Start], WaitingJob
 
 
 def _home(job: WaitingJob, accepting: Sequence[NodeRow]) -> ProcessorMap:
-    """Return a processor of the job's home node; none if that node does not accept the job."""
+    """Return a processor of the node where a job was submitted, as a set.
+
+    The set is empty if that node does not accept the job, or the job needs several processors.
+    """
     if not job.home or job.sizes.min > 1:
         return NONE
     home = next((row for row in accepting if row.node.name == job.home), None)
@@ -47,7 +50,7 @@ def _home(job: WaitingJob, accepting: Sequence[NodeRow]) -> ProcessorMap:
 def _processors(
     job: WaitingJob, accepting: Sequence[NodeRow], capacity: FreeCapacity | None
 ) -> ProcessorMap:
-    """Return processors of the nodes with the least demand; none if there are too few."""
+    """Return processors of the accepting nodes with the least demand; no processors if too few."""
     if capacity is None and job.sizes.wanted == 1:
         row = min(accepting, key=_least_loaded, default=None)
         return NONE if row is None else lowest(row.free, 1)

@@ -27,7 +27,7 @@ MAX_RESERVATIONS = 30
 
 @dataclass(slots=True)
 class _Remaining:
-    """What a plan has left for further jobs: processors, amounts on nodes, and their future use.
+    """What is left for further jobs while a plan is made: processors, memory and devices.
 
     The functions below change ``free``, ``capacity`` and ``profile`` with each job that is chosen.
     """
@@ -77,8 +77,8 @@ def choose(
 def _easy(queue: Sequence[WaitingJob], left: _Remaining) -> list[Choice]:
     """Return later jobs that do not delay the first job of the queue, which does not fit.
 
-    A job that ends after the reserved start must fit into what is free now, and into what is free
-    at that start. At all other times until its end, more is free.
+    Processors are reserved for this first job from the time at which it can start. A job that ends
+    after that time must fit into what is free now, and into what the reservation then leaves.
     """
     head, capacity = queue[0], left.capacity
     time = left.seconds(head, head.sizes.min)

@@ -118,7 +118,10 @@ class NodeProfile:
         return math.inf, NONE
 
     def _first_step(self, needs: NodeNeeds | None, size: int) -> tuple[float, ProcessorMap]:
-        """Return the result of `earliest` if there are no reservations."""
+        """Return the first time at which ``size`` suitable processors are free, and which.
+
+        Called by `earliest` while there are no reservations. The time is inf if it is not known.
+        """
         _, free, capacity = self._steps[0]
         numbers = {
             node.name: capacity.number_on(needs, node, free) for node, _ in capacity.parts(free)

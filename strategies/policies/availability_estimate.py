@@ -36,7 +36,10 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
 
 
 def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
-    """Return why a job can never run: ``whose``, such as "cluster", has ``most`` processors."""
+    """Return why a job can never run: its smallest size is more than ``most`` processors.
+
+    ``whose`` names what has these ``most`` processors, such as "cluster".
+    """
     return f"needs {plural(job.sizes.min, 'processor')}, the {whose} has {most}"
 
 

@@ -23,14 +23,14 @@ def donors_of(view: View) -> list[RunningJob]:
 
 
 class DonorLimits:
-    """The sizes to which donors may shrink, and the order in which they give.
+    """The sizes to which running jobs (donors) may shrink for others, and in which order.
 
     In most plans no job waits for processors, so donors are counted only when they are needed.
 
     Args:
         donors: the jobs that could give, in order of start.
-        keeps: the size that a job keeps.
-        surplus: how much a job has above that; the job with the largest value gives first.
+        keeps: returns the size below which a job does not shrink.
+        surplus: returns a measure of what a job has above that; the largest value gives first.
     """
 
     def __init__(
@@ -114,13 +114,19 @@ class PlannedShrinks:
         self.spare |= from_indices(job.ranks[size:before]) & self._usable
 
     def undo(self, sizes: dict[JobId, int], spare: ProcessorMap) -> None:
-        """Restore earlier sizes and spare processors, which drops the shrinks planned since."""
+        """Return to earlier planned ``sizes``, and drop the shrinks that were planned since.
+
+        ``spare`` are the processors that donors gave at that time and no job had got.
+        """
         self.sizes, self.spare = sizes, spare
         for limits in (self.minima, self.preferred):
             limits.forget()
 
     def by_donor(self) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return the spare processors of each donor, with what its processes need of nodes."""
+        """Return, for each donor, the processors it gives that no job has got, and its needs.
+
+        The needs are the memory and devices of each of its processes.
+        """
         return [
             (given, job.needs)
             for job in self.donors

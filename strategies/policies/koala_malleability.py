@@ -26,7 +26,7 @@ Gain = Callable[[RunningJob, int, int], int]
 
 
 def growth_taken(job: RunningJob, size: int, offered: int) -> int:
-    """Return how many of ``offered`` additional processors a job on ``size`` would take."""
+    """Return how many of ``offered`` additional processors a job that has ``size`` would take."""
     return max(0, job.sizes.largest_at_most(min(size + offered, job.sizes.max)) - size)
 
 

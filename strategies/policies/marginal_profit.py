@@ -203,10 +203,10 @@ class Valuation:
         return heap
 
     def _donor(self, job: JobValue) -> _Donor | None:
-        """Return a job's entry in the heap of donors; None if it cannot shrink.
+        """Return a job's entry in the heap of jobs that can shrink; None if it cannot.
 
-        Entries are ordered by the least loss per processor, then the latest start, then the largest
-        number.
+        The job that loses least per processor comes first; among equals the one that started
+        latest, then the one with the largest number.
         """
         below = job.sizes.largest_at_most(job.size - 1)
         if not below or below < job.minpe:

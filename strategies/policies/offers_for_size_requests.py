@@ -152,14 +152,17 @@ def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
 
 
 def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
-    """Return the processors onto which a job may grow: one cluster's, if it runs in one."""
+    """Return the processors onto which a job may grow: those of its cluster if it runs within one.
+
+    All processors if it runs in several clusters, or if there is only one.
+    """
     own = from_indices(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
 
 
 class _Allocation:
-    """The processors that a plan gives to size requests, and the rest for the strategy."""
+    """The processors that size requests get in a plan, and those left for the strategy."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -246,7 +249,10 @@ class _Allocation:
         ]
 
     def remaining_view(self) -> View:
-        """Return the view for the strategy; jobs hold the processors that their requests got."""
+        """Return the view for the strategy, without the processors that size requests got.
+
+        In this view the requesting jobs have these processors already.
+        """
         running = tuple(self._seen_by_strategy(job) for job in self._view.running)
         left = None if self._view.amounts_left is None else self._capacity.amounts_left()
         return replace(self._view, running=running, free=self._free, requests=(), amounts_left=left)

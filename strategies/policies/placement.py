@@ -279,7 +279,7 @@ class Placer:
     def _fitting(
         self, needs: NodeNeeds | None, free: ProcessorMap, coming: ProcessorMap
     ) -> tuple[ProcessorMap, ProcessorMap]:
-        """Return the free and the ``coming`` processors that a job can use at the same time.
+        """Return as many of the free and of the ``coming`` processors as a job can use together.
 
         Args:
             needs: the job's needs on its nodes.

@@ -125,7 +125,8 @@ class DynpMemory:
         Args:
             policy: the order from now on.
             now: the present time, in seconds since the epoch.
-            seen: identifies the queue for which the decision was made, as the field ``seen`` does.
+            seen: number and checksum of the jobs for which the decision was made, so that the next
+                pass notices whether jobs were submitted or have ended.
         """
         if policy == self.policy:
             return replace(self, seen=seen)
