@@ -1,6 +1,7 @@
 """Carry out the orders of ``PLIANT_FAILPOINTS`` in one process.
 
-An order says what happens at a failpoint, such as to end the process or to drop a message.
+A failpoint is a named place in the code. An order says what happens when a process reaches one,
+such as to end the process or to drop a message.
 """
 
 import errno
@@ -29,14 +30,22 @@ _HANG_SLEEP_S = 3600.0
 
 
 class FailpointReached(RuntimeError):
-    """Raised at a failpoint whose order is ``raise``."""
+    """The error that the order ``raise`` causes at a failpoint, a named place in the code."""
 
 
 class Trigger:
-    """The orders of one process, and how often each failpoint was reached."""
+    """Carries out the failpoint orders of one process, and counts how often each order applied.
+
+    A failpoint is a named place in the code. An order says what happens there, such as ``kill``.
+    """
 
     def __init__(self, text: str, environ: Mapping[str, str]) -> None:
-        """Read the orders; if ``text`` is ``@FILE``, read them from that file at each failpoint.
+        """Read the failpoint orders of a process.
+
+        Args:
+            text: the orders, as in ``PLIANT_FAILPOINTS``; or ``@FILE``, to read them from this file
+                each time a failpoint is reached.
+            environ: the environment of the process, whose variables tell its rank, node and job.
 
         Raises:
             FailpointOrderError: an order is malformed.
@@ -50,13 +59,18 @@ class Trigger:
         self._disk_full_until = 0.0  # the disk, on the monotonic clock
 
     def identify(self, **who: object) -> None:
-        """Add properties of this process, which orders can name to select it."""
+        """Add properties of this process, such as ``node="n1"``.
+
+        An order with ``@node=n1`` is carried out only in processes that have this property.
+        """
         self._who |= {key: str(value) for key, value in who.items()}
 
     def reach(self, name: str) -> int:
-        """Carry out the orders for a failpoint; return how often its message is to be handled.
+        """Carry out the orders for the failpoint ``name``, which this process has just reached.
 
-        1 without an order, 0 if the message is dropped, 2 if it is doubled.
+        Returns:
+            How often the caller must handle the message at this place: 0 if an order drops it, 2 if
+            an order doubles it, otherwise 1.
         """
         try:
             with self._lock:
@@ -73,7 +87,10 @@ class Trigger:
         return 0 if "drop" in actions else 2 if "double" in actions else 1
 
     def write(self) -> None:
-        """Raise OSError (ENOSPC) while a ``full-disk`` order of this process is in effect."""
+        """Raise OSError (ENOSPC) if a ``full-disk`` order makes the disk seem full at present.
+
+        The order is in effect for the number of seconds that it names.
+        """
         if time.monotonic() < self._disk_full_until:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -122,7 +139,10 @@ class Trigger:
 
 
 def _create_latch(latch: str) -> bool:
-    """Create a latch file with the process id; return False if it exists already."""
+    """Create the file of an order with ``once=FILE``; return False if it exists already.
+
+    The process that creates the file, and no other one, carries out the order.
+    """
     try:
         handle = os.open(latch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -133,7 +153,10 @@ def _create_latch(latch: str) -> bool:
 
 
 def start(text: str) -> Trigger:
-    """Return the trigger of this process; end the process if the orders are malformed."""
+    """Parse the failpoint orders in ``text``, and return the object that carries them out.
+
+    If an order is malformed, this process ends with a message.
+    """
     try:
         return Trigger(text, os.environ)
     except FailpointOrderError as error:
@@ -141,7 +164,7 @@ def start(text: str) -> Trigger:
 
 
 def exit_on_error(error: FailpointOrderError) -> NoReturn:
-    """End this process because of a malformed order."""
+    """End this process with a message and status 70, because a failpoint order is malformed."""
     print(f"pliant: {error}", file=sys.stderr)
     sys.stderr.flush()
     os._exit(EXIT_CODE)

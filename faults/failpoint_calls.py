@@ -5,20 +5,24 @@ from typing import Protocol
 
 
 class _Trigger(Protocol):
-    """Carries out the orders of ``PLIANT_FAILPOINTS``; see `pliant.faults.failpoint_actions`."""
+    """The interface of the object that carries out the failpoint orders of this process.
+
+    `pliant.faults.failpoint_actions` implements it. It is imported only if there are orders.
+    """
 
     def reach(self, name: str) -> int:
-        """Carry out the orders of a failpoint.
+        """Carry out the orders for the failpoint ``name``.
 
         Returns:
-            How often the message at this place is handled: 0 if it is dropped, 2 if repeated.
+            How often the message at this place is handled: 0 if it is dropped, 2 if repeated, else
+            1.
         """
 
     def write(self) -> None:
-        """Raise OSError (ENOSPC) while a ``full-disk`` order of this process is in effect."""
+        """Raise OSError (ENOSPC) if a ``full-disk`` order makes the disk seem full at present."""
 
     def identify(self, **who: object) -> None:
-        """Set the properties of this process, which orders can name to select it."""
+        """Add properties of this process, such as its node, by which orders select processes."""
 
 
 def _from_environment() -> _Trigger | None:
@@ -35,7 +39,7 @@ _ONCE = range(1)
 
 
 def failpoint(name: str) -> None:
-    """Carry out the orders for this failpoint, if there are any.
+    """Do what ``PLIANT_FAILPOINTS`` orders for this place in the code; nothing without an order.
 
     Args:
         name: one of `registry.POINTS`.
@@ -48,9 +52,11 @@ def failpoint(name: str) -> None:
 
 
 def message(name: str) -> range:
-    """Carry out the orders for this failpoint; return how often to handle the message, as a range.
+    """Carry out the orders for this failpoint; return a range: how often to handle the message.
 
-    Use it as ``for _ in message("server.answer.in"): ...`` around the handling of the message.
+    The range has one element without an order, none if the message is dropped, two if it is
+    doubled. Use it as ``for _ in message("server.answer.in"): ...`` around the handling of the
+    message.
 
     Args:
         name: one of `registry.POINTS` that can do ``drop`` or ``double``.
@@ -62,7 +68,7 @@ def message(name: str) -> range:
 
 
 def writing() -> None:
-    """Fail like a full disk if an order says so; call this before each write to the disk.
+    """Raise the error of a full disk if a failpoint order demands it; call this before each write.
 
     Raises:
         OSError: a ``full-disk`` order is in effect (ENOSPC).
@@ -72,7 +78,7 @@ def writing() -> None:
 
 
 def active() -> bool:
-    """Return whether this process has orders for failpoints.
+    """Return whether ``PLIANT_FAILPOINTS`` was set when this process started.
 
     Callers test this before they compute the name of a failpoint.
     """
@@ -80,6 +86,6 @@ def active() -> bool:
 
 
 def identify(**who: object) -> None:
-    """Add properties of this process, which orders can name to select it."""
+    """Add properties of this process, such as its node, by which orders select processes."""
     if _trigger is not None:
         _trigger.identify(**who)

@@ -46,12 +46,12 @@ _ORDER = re.compile(
 
 
 class FailpointOrderError(ValueError):
-    """A malformed order; the text names the order and the expected form."""
+    """A malformed order in ``PLIANT_FAILPOINTS``; the text has the order and the expected form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The action at one failpoint, and the processes and calls for which it is carried out."""
+    """One failpoint order: what happens at which failpoint, in which processes, and how often."""
 
     name: str
     action: str
@@ -65,7 +65,7 @@ class Order:
 
 
 def parse_orders(text: str) -> tuple[Order, ...]:
-    """Return the orders in a text.
+    """Parse the value of ``PLIANT_FAILPOINTS``, and return its orders.
 
     Raises:
         FailpointOrderError: an order is malformed.

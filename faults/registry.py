@@ -17,7 +17,10 @@ class Point:
 
     @property
     def process(self) -> str:
-        """Return the process: ``server``, ``controller``, ``launcher``, ``shim`` or ``appkit``."""
+        """Return which kind of process reaches this failpoint, the first part of its name.
+
+        It is ``server``, ``controller``, ``launcher``, ``shim`` or ``appkit``.
+        """
         return self.name.partition(".")[0]
 
 

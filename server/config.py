@@ -219,7 +219,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return parse_notify_rules(self.notify)
 
     def replaced(self, values: Mapping[str, object]) -> Config:
-        """Return a copy of the configuration in which some keys have other values."""
+        """Return a copy of the configuration with other values for the keys in ``values``."""
         return msgspec.structs.replace(self, **values)
 
     def limits(self) -> Timeouts:

@@ -25,11 +25,17 @@ class AppTokens:
         return self._sign(self._key, f"application {job} {run}").encode("ascii")
 
     def verify(self, token: bytes, job: int, run: int) -> bool:
-        """Return whether a token is the secret of a run; takes the same time for all tokens."""
+        """Return whether a token is the secret of this run; the comparison takes constant time."""
         return hmac.compare_digest(token, self.token(job, run))
 
     def join_secret(self, job: int, run: int, resize: int) -> str:
-        """Return the secret by which joining ranks of a resize authenticate at the rendezvous."""
+        """Return the secret with which the new ranks of a growth authenticate to the running job.
+
+        Args:
+            job: the number of the job.
+            run: the run of the job.
+            resize: the number of the resize in which the ranks join.
+        """
         return self._sign(self.token(job, run), str(resize))
 
     def checkpoint_key(self, job: int) -> bytes:

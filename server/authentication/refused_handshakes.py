@@ -16,7 +16,7 @@ INTERVAL_S = 15.0
 
 
 class RefusedHandshakes:
-    """Counts the handshakes of a port, and the streams that followed them."""
+    """Counts TLS handshakes on a port and the streams opened after them, to log how many failed."""
 
     def __init__(self, port: str) -> None:
         """Start to count the handshakes on ``port``, which log lines name."""
@@ -37,10 +37,10 @@ class RefusedHandshakes:
     def log_failures(self, now: float) -> None:
         """Log how many connections failed the handshake or sent nothing since the last log line.
 
-        A line is logged at most once in `INTERVAL_S`.
+        The log has at most one such line in `INTERVAL_S` seconds.
 
         Args:
-            now: on a monotonic clock.
+            now: the present time, in seconds on a monotonic clock.
         """
         if now < self._checked_at + INTERVAL_S:
             return

@@ -52,7 +52,9 @@ class TlsFiles:
         """Read the server's keys and certificates from ``directory``.
 
         Raises:
-            StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
+            StoredIdentityError: a file is missing or damaged.
+            UntrustedPathError: another account could read or change a file.
+            OSError: a file cannot be read.
         """
         self.directory = directory
         self._lock = threading.Lock()

@@ -1,9 +1,10 @@
 """Authorisation: which role an operation needs, and which role a user has.
 
-An operation that is not in the table is refused. A user owns the jobs that the user submitted. An
-operator, named in the configuration or in the roles file, may act on all jobs and drain nodes. An
-administrator (the server's own account, root, or a member named in the roles file) may also remove
-nodes and stop the server. docs/users.md has the same table, and a test compares the two.
+The table `REQUIRED_ROLE` has the role for each operation. An operation that is not in it is
+refused. A user owns the jobs that the user submitted. An operator, named in the configuration or in
+the roles file, may act on all jobs and drain nodes. An administrator (the server's own account,
+root, or a member named in the roles file) may also remove nodes and stop the server. docs/users.md
+has the same table, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -99,10 +100,14 @@ class AccessControl:
     roles: Roles = field(default_factory=Roles)
 
     def role(self, peer: RequestingUser, owner: int | None = None) -> UserRole:
-        """Return the role of a user; ``owner`` is the uid of the owner of the job in question.
+        """Return the role of a user in a request.
 
         A user of a login host is never an administrator, because root of the login host can act as
         any of its users.
+
+        Args:
+            peer: the user.
+            owner: the uid of the owner of the job that the request is about; None if there is none.
         """
         roles = self.roles
         if not peer.agent and (

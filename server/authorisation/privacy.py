@@ -50,7 +50,7 @@ _PUBLIC_WAITING = PUBLIC | {"reason"}
 
 
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a job's values in which the private values are blank.
+    """Return a copy of a job's values in which those that only the owner may see are blank.
 
     A private text becomes an empty text, and any other private value becomes None. The reason of a
     job is public while the job waits, because the server then composes it from a reason code. The

@@ -21,7 +21,7 @@ _KINDS = ("users", "groups")
 
 
 class RolesFileError(PliantError):
-    """The roles file cannot be used; the text names the file, the place and the remedy."""
+    """The roles file cannot be used; the text has the file, the wrong key and the expected form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def jobs_run_as_their_user(nodes: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _without_helper(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the nodes on which jobs run as the account of the controller."""
+    """Return the names of nodes without a root helper, which cannot start jobs as their users."""
     return [str(node["name"]) for node in nodes if not node.get(HELPER)]
 
 
@@ -55,7 +55,7 @@ class Submitters:
         """Check that a user may submit a job.
 
         Raises:
-            UserRequestError: if the user may not; it says why, and what helps.
+            UserRequestError: if the user may not. The text has the reason and the remedy.
         """
         self._access.check("submit", peer)
         if peer.agent and peer.uid == self._access.own_uid:

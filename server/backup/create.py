@@ -48,13 +48,13 @@ def create_backup(
     """Write a backup.
 
     Args:
-        file: path of the backup. The file gets mode 0600, and its name only when it is complete.
+        file: path of the backup. It gets mode 0600, and appears only when it is complete.
         state: the state folder of the server.
         configuration: configuration files to include.
         clock: returns seconds since the epoch.
 
     Returns:
-        The manifest.
+        The manifest: versions, time, cluster, generation, and the digest of each file.
 
     Raises:
         BackupError: there is no job database, or it is damaged.

@@ -116,7 +116,13 @@ def restore_backup(
 
 
 def restore_configuration(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write the files of the configuration into a folder, and return their paths."""
+    """Write the configuration files of a backup into a folder, and return their paths.
+
+    Args:
+        contents: the files of the backup, by their names in it. Others than those of the
+            configuration are ignored.
+        folder: the folder, which is created if it is missing.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = []
     for name, data in contents.items():

@@ -50,11 +50,12 @@ class SharedFolderProbe:
         return os.fsencode(self._path) if self._path else b""
 
     def write(self, *, make_folder: bool) -> None:
-        """Write the file, and remove those of earlier servers; log a failure.
+        """Write the test file that nodes read, and remove those of earlier servers; log a failure.
 
         Args:
-            make_folder: whether to make the folder if it is not there. If an administrator has
-                named it, a file system may have to be mounted first.
+            make_folder: whether to make the folder of the checkpoints if it is missing. It is False
+                if an administrator has named the folder, because a file system may not be mounted
+                yet.
         """
         # The name is random, because everybody may write to a folder for all users.
         path = self._folder / f"{self._prefix}{secrets.token_hex(4)}"
@@ -81,7 +82,7 @@ class SharedFolderProbe:
         self._path = path
 
     def remove(self) -> None:
-        """Remove the probe file."""
+        """Remove the test file that nodes read."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink()

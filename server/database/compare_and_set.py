@@ -17,7 +17,11 @@ from pliant.server.registry.job_program import Summary
 
 
 class RowVersions:
-    """The expected version of each open job's row, to detect changes by other processes."""
+    """The version that each open job's row in the database must have at its next update.
+
+    The version is the job's state, run and epoch. If the row has another one, another process has
+    changed it.
+    """
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         """Set the expected version of these jobs, which were just read from the database."""
@@ -26,7 +30,7 @@ class RowVersions:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
-        """Record that the row of a job must have the job's present state at the next update."""
+        """Record that the row of a job now has the version (state, run and epoch) of ``job``."""
         self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
@@ -43,7 +47,7 @@ class RowVersions:
 
         Args:
             job: the job. If it is a task of an array, it may not have a row yet.
-            summary_of: returns the summary of a task's program.
+            summary_of: returns what lists show of a task's program (output file, folder, command).
         """
         if job.spec.array and job.id not in self._rows:
             self.remember(job)

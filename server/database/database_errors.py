@@ -58,7 +58,7 @@ def has_free_space(folder: Path) -> bool:
 
 
 def _kind(error: BaseException) -> int:
-    """Return the primary result code of SQLite. The upper bits only add detail."""
+    """Return the primary result code of an SQLite error, without the bits that add detail."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return getattr(cause, "sqlite_errorcode", 0) & 0xFF
 

@@ -67,7 +67,7 @@ def open_database(path: Path, *, locked_s: float = LOCK_TIMEOUT_S, known: bool =
 
 
 def check_values(path: Path, meta: Mapping[str, str]) -> None:
-    """Check values of the table ``meta`` before they are used or stored.
+    """Check the values of the table ``meta`` (keys and counters of the server) before their use.
 
     Raises:
         DatabaseUnusableError: if one of them cannot have been stored by a server.
@@ -160,7 +160,7 @@ def _engine(path: Path, begin: str, locked_s: float) -> Engine:
 
 
 def _writing(_cursor: object, statement: str, *_others: object) -> None:
-    """Raise the error of a full disk before a write, if a test has armed the failpoint for it."""
+    """Raise the error of a full disk before a write, if a fault test has ordered that."""
     if statement.startswith(_CHANGES):
         try:
             writing()

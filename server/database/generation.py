@@ -82,9 +82,15 @@ def next_generation(
 
 
 def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
-    """Return values for ``meta`` that skip numbers of runs and resizes used before.
+    """Return values for the table ``meta`` so that numbers of lost runs and resizes are not reused.
 
-    They are needed for an older copy of the database, which does not contain these numbers.
+    They are needed if the database is an older copy, which does not contain the numbers that were
+    used after it was made.
+
+    Args:
+        meta: the stored values.
+        generation: the number of this start of the server.
+        last_job: the highest job number in the database.
     """
     run = generation * _RUNS % (_MOST_RUNS - _RUNS)
     return {
@@ -111,5 +117,5 @@ def read_last_generation(path: Path) -> int:
 
 
 def write_last_generation(path: Path, generation: str) -> None:
-    """Store a generation durably, in one step, before it is used."""
+    """Store the number of this start of the server in a file, durably and in one step."""
     write_whole(path, f"{generation}\n")

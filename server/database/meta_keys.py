@@ -42,7 +42,7 @@ def parse_bounded_int(text: str, most: int) -> int:
 
 
 def find_invalid(meta: Mapping[str, object]) -> list[str]:
-    """Return the keys whose values cannot have been stored by a server."""
+    """Return those keys of the table ``meta`` whose values cannot have been stored by a server."""
     return [key for key, value in meta.items() if not _is_readable(key, value)]
 
 

@@ -102,7 +102,7 @@ class Reader:
         return {row.key: row.value for row in self._rows(select(tables.meta))}
 
     def nodes(self) -> list[Node]:
-        """Return all nodes in the order of their processors."""
+        """Return all nodes, sorted by the number of each one's first processor."""
         query = select(tables.node.c.name, tables.node.c.record).order_by(tables.node.c.first)
         return [
             row_codecs.read_column("node", row._mapping, "record", row_codecs.parse_node)
@@ -112,8 +112,8 @@ class Reader:
     def open_jobs(self) -> list[tuple[Job, Summary]]:
         """Return all jobs that have not ended, in order of submission.
 
-        The records of their programs are parsed as well, so that damage is found when the server
-        starts.
+        Each comes with the summary of its program, the part that lists of jobs show. The records of
+        the programs are parsed as well, so that damage is found when the server starts.
         """
         still = tables.job.c.state.not_in(_FINAL)
         query = select(tables.job.c.id, tables.job.c.program).where(
@@ -124,7 +124,7 @@ class Reader:
         return self._jobs(still)
 
     def program_sizes(self) -> dict[JobId, int]:
-        """Return the bytes that arguments and environment take, for each job that has not ended."""
+        """Return the size of arguments and environment of each job that has not ended, in bytes."""
         table = tables.job.c
         parts = (func.json_extract(table.program, f"$.{name}") for name in ("argv", "env"))
         size = sum((func.coalesce(func.length(part), 0) for part in parts), literal(0))
@@ -132,7 +132,11 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the latest event's time (seconds since the epoch); None if no job is open."""
+        """Return the time of the newest line of the history, in seconds since the epoch.
+
+        None if all jobs have ended, or the history is empty. The clock of a starting server uses
+        this time only while jobs are open.
+        """
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -141,7 +145,10 @@ class Reader:
         return float(rows[0].time) if rows else None
 
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
-        """Return the jobs that ended at ``since`` or later, in seconds since the epoch."""
+        """Return the jobs that ended at ``since`` or later, each with the summary of its program.
+
+        ``since`` is in seconds since the epoch.
+        """
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
 
     def ended_jobs(
@@ -149,7 +156,14 @@ class Reader:
     ) -> list[tuple[Job, Summary]]:
         """Return the newest ``most`` jobs that ended before a time and match a selection.
 
-        The names in the selection are ignored; the caller compares them.
+        Args:
+            selection: the wanted users, states and end times. Its patterns of job names are ignored
+                here, so the caller must compare the names.
+            before: the time, in seconds since the epoch.
+            most: the largest number of jobs to return.
+
+        Returns:
+            Each job with the summary of its program, the part that lists of jobs show.
         """
         table = tables.job.c
         wanted = [
@@ -163,19 +177,22 @@ class Reader:
         return self._jobs(table.id.in_(newest))
 
     def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
-        """Return jobs by number. Unknown numbers are left out."""
+        """Return the jobs with these numbers, each with the summary of its program.
+
+        Unknown numbers are left out.
+        """
         found: list[tuple[Job, Summary]] = []
         for start in range(0, len(ids), SLICE):
             found += self._jobs(tables.job.c.id.in_(ids[start : start + SLICE]))
         return found
 
     def states(self, ids: Sequence[int]) -> dict[JobId, JobState]:
-        """Return the states of jobs by number. Unknown numbers are left out."""
+        """Return the state of each job in ``ids``, by job number. Unknown numbers are left out."""
         rows = self._in(select(tables.job.c.id, tables.job.c.state), tables.job.c.id, ids)
         return {JobId(row.id): JobState(row.state) for row in rows}
 
     def arrays_of(self, ids: Sequence[int]) -> dict[JobId, JobId]:
-        """Return the array of each job in ``ids`` that is a task, by job number."""
+        """Return the number of the array for each job in ``ids`` that is a task, by job number."""
         table = tables.job.c
         query = select(table.id, table.array).where(table.array.is_not(None))
         return {JobId(row.id): JobId(row.array) for row in self._in(query, table.id, ids)}
@@ -193,9 +210,9 @@ class Reader:
         return [JobId(row.id) for row in self._rows(query)]
 
     def last_job_id(self) -> int:
-        """Return the highest job number, 0 if there is no job.
+        """Return the highest job number that is used or reserved, 0 if there is no job.
 
-        The numbers of all tasks of an array count, because tasks become jobs later.
+        An array reserves a number for each of its tasks, even before the task becomes a job.
         """
         table = tables.job.c
         last_of_array = func.max(table.id + 1 + table.last_task)
@@ -203,7 +220,10 @@ class Reader:
         return max(int(rows[0].last or 0), int(rows[0].task or 0))
 
     def program(self, job: int) -> Program | None:
-        """Return the program of a job, None if the job is unknown."""
+        """Return command line, environment and files of a job, None if the job is unknown.
+
+        Those of a task are derived from the program of its array.
+        """
         query = select(tables.job.c.id, tables.job.c.program).where(tables.job.c.id == job)
         for row in self._rows(query):
             found = row_codecs.read_column("job", row._mapping, "program", row_codecs.parse_program)
@@ -265,7 +285,10 @@ class Reader:
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
     def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
-        """Return the stored phases that match a query, in order of start, up to its limit."""
+        """Return the stored phases that match a query, in order of start, up to its limit.
+
+        A phase is a time in which a job had the same processors.
+        """
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
         if wanted.uid is not None:

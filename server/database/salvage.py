@@ -28,7 +28,7 @@ _OF_A_TREE = (5, 13)
 
 
 class Recovered(NamedTuple):
-    """What a recovery did: where the damaged file is now, rows copied, and lines to show."""
+    """The result of a recovery: the new path of the damaged file, numbers of rows, and messages."""
 
     #: The path of the damaged file after the recovery.
     kept: Path
@@ -103,7 +103,7 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _unreadable(source: sqlite3.Connection) -> list[str]:
-    """Return the keys of invalid values in the table ``meta``."""
+    """Return those keys of the table ``meta`` that have invalid values."""
     return find_invalid(dict(source.execute("SELECT key, value FROM meta")))
 
 
@@ -116,7 +116,7 @@ def _reads_all(source: sqlite3.Connection, table: str) -> bool:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the paths of a database and of its log files."""
+    """Return the paths of a database, of its write-ahead log and of the log's index."""
     return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
 
 

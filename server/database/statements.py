@@ -1,4 +1,7 @@
-"""All writes to the database: fixed statements with values, so that equal ones run together."""
+"""All writes to the database: fixed statements, to which each write adds the values of one row.
+
+Writes with the same statement are executed in one call of the driver.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class StepOfScript(NamedTuple):
 
 
 class RowVersion(NamedTuple):
-    """The columns whose values show whether the row of a job has changed."""
+    """The columns of a job's row that show whether another process has changed the row."""
 
     state: str
     run: int
@@ -180,7 +183,7 @@ def insert_task(job: Job, summary: Summary) -> Write:
 
     Args:
         job: the job of the task.
-        summary: the summary of the task's program.
+        summary: what lists show of the task's program: output file, folder and command line.
     """
     spec = job.spec
     return Write(
@@ -262,10 +265,10 @@ def put_usage(usage: Usage) -> Write:
 
 
 def drop_requests(kind: str, kept: int) -> Write:
-    """Return the statement that deletes old records of requests from the history.
+    """Return the statement that deletes old records of users' requests from the history.
 
     Args:
-        kind: the kind of records, `REFUSED` or `DONE`.
+        kind: `REFUSED` for records of refused requests, `DONE` for those of changes.
         kept: the number of records of this kind to keep, the newest ones.
     """
     return Write(_DROP_REFUSALS, {"refused": kind, "one": 1, "kept": kept})
@@ -287,9 +290,12 @@ def add_world(world: World) -> Write:
 
 
 def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Write:
-    """Return the statement that stores how a rank of a world ended.
+    """Return the statement that stores how a rank of a world (ranks started together) ended.
 
-    ``end`` has its processor, exit code, signal, reason and time.
+    Args:
+        world: the name of the world.
+        rank: the rank in this world.
+        end: processor, exit code, signal, reason, and the time in seconds since the epoch.
     """
     processor, code, signal, reason, at = end
     return Write(
@@ -316,9 +322,9 @@ def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
     """Return the statement that stores a barrier that all nodes of a world have reached.
 
     Args:
-        world: the name of the world.
+        world: the name of the world, a set of ranks that were started together.
         sequence: the number of the barrier in its world.
-        pairs: the key-value pairs of all nodes.
+        pairs: the PMI key-value pairs of all nodes.
     """
     return Write(
         _ADD_BARRIER, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
@@ -326,7 +332,10 @@ def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
 
 
 def drop_passed_barriers(world: str, last: int) -> Write:
-    """Return the statement that deletes the barriers of a world before number ``last``."""
+    """Return the statement that deletes the barriers of a world with a number below ``last``.
+
+    All nodes of the world have reached barrier ``last``, so none asks for an earlier one any more.
+    """
     return Write(_DROP_PASSED_BARRIERS, {"which": world, "last": last})
 
 

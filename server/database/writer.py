@@ -171,7 +171,10 @@ def apply_writes(connection: Connection, changes: Sequence[Write]) -> None:
 
 
 class Prepared(NamedTuple):
-    """A compiled statement, and the order of its values; None if the driver takes them by name."""
+    """A statement as text for the database driver, and the names of its values in their order.
+
+    The order is None if the driver takes the values by name.
+    """
 
     text: str
     order: tuple[str, ...] | None

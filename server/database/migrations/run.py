@@ -14,7 +14,7 @@ from pliant.core.support.base_error import PliantError
 
 
 class UnknownVersionError(PliantError):
-    """The database names a version that has no migration here."""
+    """The database has a schema version for which this release of Pliant has no migration."""
 
 
 def upgrade(engine: Engine, version: str) -> None:

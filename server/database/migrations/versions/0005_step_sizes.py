@@ -12,13 +12,16 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns. For malleable steps that have ended, the largest size is used."""
+    """Add the columns ``sizes`` and ``processor_s`` (processor seconds) to the table of steps.
+
+    The processor seconds of earlier steps are computed from their largest size.
+    """
     op.add_column("step", sa.Column("sizes", sa.Text, nullable=False, server_default="[]"))
     op.add_column("step", sa.Column("processor_s", sa.Float, nullable=False, server_default="0"))
     op.execute('UPDATE step SET processor_s = processors * ("end" - start)')
 
 
 def downgrade() -> None:
-    """Drop the columns."""
+    """Drop the columns ``sizes`` and ``processor_s``."""
     op.drop_column("step", "processor_s")
     op.drop_column("step", "sizes")
