@@ -36,7 +36,8 @@ class EventFilter(NamedTuple):
 async def newest_events(reader: Reader, wanted: EventFilter) -> tuple[Events, bool]:
     """Return the newest matching events, oldest first, and whether these are all.
 
-    Events are left out if there are too many for one answer, or if the search takes too long.
+    Older events are left out after `MAX_HISTORY_LINES` events, or after a search of `SEARCH_S`
+    seconds.
     """
     deadline = time.monotonic() + SEARCH_S
     last = await _last(reader, wanted)
@@ -54,6 +55,8 @@ async def events_after(
 ) -> tuple[Events, int | None]:
     """Return the first ``most`` matching events after a number and from the time ``since`` on.
 
+    There may be fewer, because the search ends after `SEARCH_S` seconds.
+
     Args:
         reader: runs the queries.
         wanted: the events that match.
@@ -62,8 +65,8 @@ async def events_after(
         since: seconds since the epoch; None for events of any time.
 
     Returns:
-        The events, and the number after which the search has to be continued; None if there are no
-        further events.
+        The events, and the number to pass as ``after`` to continue the search; None if all events
+        have been searched.
     """
     deadline = time.monotonic() + SEARCH_S
     last = await _last(reader, wanted)

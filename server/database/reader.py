@@ -110,10 +110,10 @@ class Reader:
         ]
 
     def open_jobs(self) -> list[tuple[Job, Summary]]:
-        """Return all jobs that have not ended, in order of submission.
+        """Return all jobs that have not ended, with program summaries, in order of submission.
 
-        Each comes with the summary of its program, the part that lists of jobs show. The records of
-        the programs are parsed as well, so that damage is found when the server starts.
+        The records of their programs are parsed as well, so that damage is found when the server
+        starts.
         """
         still = tables.job.c.state.not_in(_FINAL)
         query = select(tables.job.c.id, tables.job.c.program).where(
@@ -132,11 +132,7 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the time of the newest line of the history, in seconds since the epoch.
-
-        None if all jobs have ended, or the history is empty. The clock of a starting server uses
-        this time only while jobs are open.
-        """
+        """Return the newest event's time (epoch seconds); None without events or open jobs."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -145,25 +141,15 @@ class Reader:
         return float(rows[0].time) if rows else None
 
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
-        """Return the jobs that ended at ``since`` or later, each with the summary of its program.
-
-        ``since`` is in seconds since the epoch.
-        """
+        """Return jobs (with program summaries) that ended at ``since`` (epoch seconds) or later."""
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
 
     def ended_jobs(
         self, selection: JobSelection, before: float, most: int
     ) -> list[tuple[Job, Summary]]:
-        """Return the newest ``most`` jobs that ended before a time and match a selection.
+        """Return the newest ``most`` jobs that ended before a time (epoch seconds) and match.
 
-        Args:
-            selection: the wanted users, states and end times. Its patterns of job names are ignored
-                here, so the caller must compare the names.
-            before: the time, in seconds since the epoch.
-            most: the largest number of jobs to return.
-
-        Returns:
-            Each job with the summary of its program, the part that lists of jobs show.
+        The name patterns of the selection are not applied here, so the caller must compare names.
         """
         table = tables.job.c
         wanted = [
@@ -177,10 +163,7 @@ class Reader:
         return self._jobs(table.id.in_(newest))
 
     def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
-        """Return the jobs with these numbers, each with the summary of its program.
-
-        Unknown numbers are left out.
-        """
+        """Return the jobs with these numbers, with program summaries; omit unknown numbers."""
         found: list[tuple[Job, Summary]] = []
         for start in range(0, len(ids), SLICE):
             found += self._jobs(tables.job.c.id.in_(ids[start : start + SLICE]))
@@ -220,10 +203,7 @@ class Reader:
         return max(int(rows[0].last or 0), int(rows[0].task or 0))
 
     def program(self, job: int) -> Program | None:
-        """Return command line, environment and files of a job, None if the job is unknown.
-
-        Those of a task are derived from the program of its array.
-        """
+        """Return a job's program (command line, environment, files), None if the job is unknown."""
         query = select(tables.job.c.id, tables.job.c.program).where(tables.job.c.id == job)
         for row in self._rows(query):
             found = row_codecs.read_column("job", row._mapping, "program", row_codecs.parse_program)
@@ -285,10 +265,7 @@ class Reader:
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
     def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
-        """Return the stored phases that match a query, in order of start, up to its limit.
-
-        A phase is a time in which a job had the same processors.
-        """
+        """Return matching phases (times with unchanged allocation) by start, up to the limit."""
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
         if wanted.uid is not None:

@@ -69,7 +69,11 @@ class CommandDispatcher:
         }
 
     def prepare(self, command: commands.Command) -> Sequence[Write]:
-        """Return the rows that must be in the database before a command is carried out."""
+        """Return the rows that must be in the database before a command is carried out.
+
+        Only a command that starts processes has one: the row of their world (ranks started
+        together).
+        """
         if not isinstance(command, commands.Launch):
             return ()
         return [add_world(self._world(command))]
@@ -157,7 +161,13 @@ class CommandDispatcher:
             self._connections.send_to_node(node, node_pb2.NodeOrder(signal=order))
 
     def _control(self, world: World, message: dict[str, object], rank: int | None = None) -> None:
-        """Send a control message to one rank of a world, or to all ranks if ``rank`` is None."""
+        """Send a message for an application's ranks to their nodes, which pass it on to the ranks.
+
+        Args:
+            world: the ranks, which were started together.
+            message: the message, which is sent as JSON.
+            rank: the only rank that gets the message; None for all.
+        """
         nodes = self._status.node_map
         node_names = world.nodes if rank is None else {nodes.host(world.processors[rank]).name}
         order = node_pb2.Control(

@@ -29,7 +29,10 @@ from pliant.server.registry.job_program import Summary
 
 @dataclass(slots=True)
 class CommitBatch:
-    """Rows that one round of the execute thread stores, and commands for after the commit."""
+    """The result of one round of the execute thread, in which the core handles all arrived events.
+
+    It has the rows to store, and the commands to carry out after the commit.
+    """
 
     plan: RunStrategy | None = None
     jobs: set[JobId] = field(default_factory=set)
@@ -43,7 +46,7 @@ class CommitBatch:
     commands: list[Command] = field(default_factory=list)
 
     def store(self, command: Store) -> None:
-        """Add the jobs, nodes, notes and accounting rows of a command of the core to this batch."""
+        """Add what the core wants to be stored: jobs, nodes, lines of the history, accounting."""
         self.jobs |= command.jobs
         self.nodes |= command.nodes
         self.notes += command.notes
@@ -53,7 +56,7 @@ class CommitBatch:
             self.usage[row.account, row.user] = row
 
     def absorb(self, held: CommitBatch) -> None:
-        """Add the rows of an earlier round whose commit was deferred."""
+        """Add the rows of ``held``, the batch of an earlier round whose commit was deferred."""
         self.jobs |= held.jobs
         self.notes[:0] = held.notes
         self.phases[:0] = held.phases

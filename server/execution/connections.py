@@ -22,7 +22,7 @@ M = TypeVar("M")
 
 
 class Stream(Generic[M]):
-    """The sending half of one stream: a bounded queue into the gRPC loop."""
+    """The sending half of a gRPC stream: a bounded queue of messages that the gRPC loop sends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self.name = name
@@ -88,7 +88,10 @@ NodeStream = Stream[node_pb2.NodeOrder]
 
 @dataclass(slots=True)
 class AppSession:
-    """The stream of an application's coordinator (its rank 0), with values that it has sent."""
+    """The stream of an application's coordinator (its rank 0), and its last reported values.
+
+    These values are the address for joining ranks and the measured times per iteration.
+    """
 
     job: JobId
     run: int
@@ -128,7 +131,7 @@ class Connections:
                 del self._nodes[name]
 
     def node_connected(self, name: NodeName) -> bool:
-        """Return whether a node's stream is open."""
+        """Return whether a node controller has an open stream to this server."""
         return name in self._nodes
 
     @property
@@ -204,7 +207,10 @@ class Connections:
         return True
 
     def rendezvous(self, job: JobId, run: int) -> str:
-        """Return the address at which joining ranks reach a job's coordinator; empty if unknown."""
+        """Return the address at which joining ranks reach a job's coordinator (rank 0).
+
+        It is empty if no coordinator is connected for this run, or it has sent no address.
+        """
         with self._lock:
             session = self._coordinators.get((job, run))
         return session.rendezvous if session else ""

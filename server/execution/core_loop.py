@@ -50,7 +50,7 @@ MAX_PAUSE_S = 0.05
 
 @dataclass(slots=True)
 class CoreInput:
-    """An event or a query for the core, with the future of its result."""
+    """An event for the core or a function that reads the core, with the future of its result."""
 
     event: Event | None
     changes: Sequence[Write] = ()
@@ -270,7 +270,11 @@ class CoreLoop:
         return result
 
     def _handle(self, entries: list[CoreInput], result: CommitBatch) -> None:
-        """Pass the entries to the core; events between two queries are handled as one batch."""
+        """Let the core handle the events in ``entries``, and answer the queries among them.
+
+        Events between two queries are handled together. The rows and commands that result are added
+        to ``result``.
+        """
         run: list[CoreInput] = []
         for entry in entries:
             result.changes += entry.changes
@@ -286,7 +290,10 @@ class CoreLoop:
         self._handle_run(run, result)
 
     def _handle_run(self, run: list[CoreInput], result: CommitBatch) -> None:
-        """Let the core handle several events; if one of them fails, handle the others anyway."""
+        """Let the core handle the events in ``run``, entries without a query between them.
+
+        If one event fails, its sender gets the error, and the others are handled anyway.
+        """
         waiting = iter(run)
         current: list[CoreInput] = []
 
@@ -321,7 +328,7 @@ class CoreLoop:
                 entry.error = error
 
     def _switch(self, entry: CoreInput, result: CommitBatch) -> None:
-        """If an entry contains another strategy, use this strategy from now on and let it plan."""
+        """If an entry names another strategy, use it from now on and let the core plan with it."""
         if entry.strategy is None:
             return
         choice, row = entry.strategy
@@ -341,7 +348,11 @@ class CoreLoop:
         entry.result = text
 
     def _sort_commands(self, commands: Sequence[Command], result: CommitBatch) -> None:
-        """Sort the core's commands into rows to store, a plan, timers, and messages to send."""
+        """Sort the core's commands: timers are set at once, all others are added to ``result``.
+
+        ``result`` keeps three kinds apart: rows to store, a call of the strategy, and messages to
+        send.
+        """
         for command in commands:
             match command:
                 case Store():

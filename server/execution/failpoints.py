@@ -1,7 +1,8 @@
 """Trigger the failpoints of the execute thread, at which fault tests stop or delay the server.
 
-Which failpoints a round triggers depends on the steps in its result. Their names are written out,
-because a test compares them with the list of all failpoints.
+A failpoint belongs to a step of a job, such as its start or an offer. So a round triggers only the
+failpoints of the steps in its result. Their names are written out, because a test compares them
+with the list of all failpoints.
 """
 
 from __future__ import annotations
@@ -49,22 +50,25 @@ _NOTES = {
 
 
 def before_commit(result: CommitBatch) -> None:
-    """Trigger the failpoints that lie before the commit and before any message is sent."""
+    """Trigger those failpoints for ``result`` that lie before its commit and before any message."""
     _reach(result, _BEFORE)
 
 
 def proposed(result: CommitBatch) -> None:
-    """Trigger the failpoints that lie after sending proposals and before the commit."""
+    """Trigger those failpoints for ``result`` that lie between its proposals and its commit.
+
+    Proposals, which offer an application another size, are the only messages before the commit.
+    """
     _reach(result, _PROPOSED)
 
 
 def after_commit(result: CommitBatch) -> None:
-    """Trigger the failpoints that lie after the commit and before messages are sent."""
+    """Trigger those failpoints for ``result`` that lie between its commit and its messages."""
     _reach(result, _AFTER)
 
 
 def sent(result: CommitBatch) -> None:
-    """Trigger the failpoints that lie after all messages were sent."""
+    """Trigger those failpoints for ``result`` that lie after all its messages were sent."""
     _reach(result, _SENT)
 
 

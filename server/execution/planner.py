@@ -73,7 +73,10 @@ class Planner:
         self._faults = self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
-        """Return the strategy's plan as an event; every error becomes `PlanFailed`."""
+        """Let the strategy make a plan, and return it, or why there is none, as an event.
+
+        Every error of the strategy, also a plan that takes too long, becomes `PlanFailed`.
+        """
         begin = time.monotonic()
         try:
             plan, fault = self._plan(order)
@@ -92,7 +95,12 @@ class Planner:
         return self._failed(order.cycle, str(fault))
 
     def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
-        """Return the event for a plan that could not be carried out, and count it as a failure."""
+        """Count a plan that the core could not carry out as a failure, and return the event for it.
+
+        Args:
+            cycle: the number of the scheduling pass in which the plan was made.
+            fault: why the plan could not be carried out.
+        """
         self._faults = self._faults_before
         return self._failed(cycle, fault)
 
@@ -103,7 +111,7 @@ class Planner:
         return PlanFailed(cycle, fault)
 
     def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
-        """Return the strategy's plan, and why the plan is invalid; None if it is valid."""
+        """Return the plan of the strategy, and why the plan is invalid: None if it is valid."""
         view = order.view
         if self._process is not None:
             plan = self._process.plan(view, self._deadline_s, order.outcomes)
@@ -126,7 +134,7 @@ class Planner:
             self._process = None
 
     def fall_back(self) -> str | None:
-        """Replace a strategy that failed too often by ``fcfs``.
+        """Replace the strategy by ``fcfs`` if it has failed `FAULTS_ALLOWED` times in a row.
 
         Returns:
             A sentence that reports the replacement; None if the strategy stays.

@@ -54,13 +54,14 @@ def start_orders(
     """Return, for each node, the order to start the ranks of a world that run there.
 
     Args:
-        world: the world to start.
+        world: the ranks to start together, with their processors.
         job_type: ``mpi``, ``uni`` or ``script``.
         program: the program of the job.
         nodes: the map from processors to hosts.
-        token: the token of the run.
+        token: the secret with which the processes authenticate to the server as this run of the
+            job.
         settings: the settings of this server.
-        may_grow: whether other worlds may join this one later.
+        may_grow: whether ranks that are started later may join these ones.
     """
     variables = {
         "MPIR_CVAR_CH4_NETMOD": settings.transport,

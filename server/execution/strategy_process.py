@@ -282,7 +282,7 @@ class _PipeClosedError(Exception):
 
 
 class _PlainDataUnpickler(pickle.Unpickler):
-    """Reads numbers, texts and containers, and refuses objects of any class."""
+    """Unpickles numbers, texts and containers from the child, and refuses objects of any class."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse every class.

@@ -97,7 +97,7 @@ def _say(answers: BinaryIO, *message: object) -> int:
 
 
 def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
-    """Put the server's questions into a queue; end this process when the input ends."""
+    """Put the server's questions into a queue; end this process when the server closes the pipe."""
     while True:
         head = requests.read(LENGTH_BYTES)
         data = requests.read(int.from_bytes(head))
@@ -110,9 +110,17 @@ def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
 def _answer(
     strategy: Strategy, view: View, what: tuple[Outcome, ...] | WaitingJob
 ) -> tuple[object, ...]:
-    """Ask the strategy, and return its answer as a message: its kind, then its data.
+    """Pass a question of the server to the strategy, and return the answer as a message.
 
-    The kind is ``plan``, ``availability`` or ``fault``; the data of a fault is the reason as text.
+    Args:
+        strategy: the strategy.
+        view: the state to plan for.
+        what: a job, to ask whether it would be accepted; or the outcomes of negotiations, to ask
+            for a plan.
+
+    Returns:
+        The kind ``plan``, ``availability`` or ``fault``, then the data. The data of a fault is the
+        reason as text.
     """
     try:
         if isinstance(what, WaitingJob):

@@ -62,7 +62,7 @@ class Timers:
             self._times.pop(Timer(kind, job, run), None)
 
     def due(self, now: float) -> list[Timer]:
-        """Remove and return the timers whose time has come."""
+        """Remove all timers whose time is not after ``now``, and return them."""
         fired = []
         while self._heap and self._heap[0][0] <= now:
             at, _, timer = heapq.heappop(self._heap)

@@ -123,6 +123,11 @@ class AgentAdmission:
 def check_same_user(assertion: UserAssertion, account: UserAccount, agent: str) -> None:
     """Check that a user id means the same user on the login host and on this host.
 
+    Args:
+        assertion: the user id and name that the login agent has sent.
+        account: the account that this host has under this id.
+        agent: the name of the login agent, for messages.
+
     Raises:
         UserAssertionError: if this host does not know the id, or knows it under another name.
     """

@@ -1,6 +1,7 @@
-"""The port for login hosts: TLS 1.3, one connection for each connection of a user to an agent.
+"""The port for login hosts, over TLS 1.3.
 
-The code runs in the event loop of the accept thread, which also serves the users' sockets.
+A login agent opens one connection to this port for each connection of a user to the agent. The code
+runs in the event loop of the accept thread, which also serves the users' sockets.
 """
 
 from __future__ import annotations

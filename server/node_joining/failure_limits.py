@@ -31,14 +31,19 @@ def network_of(host: str) -> str:
 
 
 class FailureLimits:
-    """Counts the failed attempts of each peer. Used by one thread."""
+    """Counts failed attempts to join the cluster, for each peer. Used by one thread."""
 
     def __init__(self, burst: float = MAX_FAILURES, rate: float = FAILURES_PER_S) -> None:
         self._burst, self._rate = burst, rate
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def is_exceeded(self, peer: str, now: float) -> bool:
-        """Return whether a peer has failed too often to try again now."""
+        """Return whether a peer has failed too often to try again now.
+
+        Args:
+            peer: the peer's network, see `network_of`.
+            now: seconds on the monotonic clock.
+        """
         bucket = self._buckets.get(peer)
         return bucket is not None and bucket.tokens + self._rate * (now - bucket.at) < 1.0
 

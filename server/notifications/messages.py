@@ -43,9 +43,10 @@ def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
 
 
 def is_told(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
-    """Return whether a user wants messages about this job, which may be an array or a task.
+    """Return whether a user gets messages about this job, which may be an array or a task.
 
-    An array sends messages either about itself or about each of its tasks, as with Slurm.
+    An array sends messages either about itself or, if the user has chosen ``tasks``, about each of
+    its tasks, as with Slurm.
 
     Args:
         info: the job.
@@ -83,13 +84,13 @@ def message_of(
 
 
 def plain(text: str, limit: int) -> str:
-    """Return a text as one printable line of limited length."""
+    """Return the first ``limit`` characters of a text as one line of printable characters."""
     line = "".join(c if c.isprintable() else " " for c in text[:limit])
     return line.encode("utf-8", "replace").decode("utf-8")
 
 
 def subject(message: Mapping[str, Any]) -> str:
-    """Return the subject of a mail."""
+    """Return the subject of the mail for a message about a job."""
     words = {
         "start": "started",
         "end": f"ended ({message['state']})",

@@ -47,7 +47,7 @@ LINES_AT_ONCE = 500
 
 
 class Waiting(msgspec.Struct):
-    """A message that was not delivered yet."""
+    """A message that was not delivered yet, with its receiver and the time of the next attempt."""
 
     receiver: str
     message: dict[str, Any]
@@ -194,7 +194,14 @@ class Notifier:
         self._stored.waiting.remove(each)
 
     def _postpone(self, receiver: Receiver, failed: Waiting) -> None:
-        """Postpone all messages to the same mail or web server, so that others are not delayed."""
+        """After a failed delivery, postpone all messages that the same mail or web server delivers.
+
+        Otherwise each of them would wait for this server and delay the messages to others.
+
+        Args:
+            receiver: the receiver of the message that was not delivered.
+            failed: this message. Each failed attempt doubles the delay.
+        """
         due = time.monotonic() + RETRY_S * 2 ** (failed.attempts - 1)
         for each in self._stored.waiting:
             if parse_receiver(each.receiver).place == receiver.place:

@@ -54,7 +54,10 @@ def parse_job_name(text: str, field: str = "id") -> JobName:
 
 @lru_cache(maxsize=128)
 def _stored(text: str) -> TaskNumbers:
-    """Parse task numbers that this server has written itself, without a limit on the length."""
+    """Parse a list of task numbers that this server has written itself, such as ``0-3,7``.
+
+    Unlike a list from a user, it may be of any length.
+    """
     return parse_task_numbers(text, max_text=None)
 
 
@@ -131,9 +134,14 @@ def _reason(array: Job) -> str:
 
 
 def info_of_pending_task(info: Info, number: JobId) -> Info | None:
-    """Return the values that users see of a pending task, made from the values of its array.
+    """Return the values that users see of a task that has not become a job, from its array.
 
-    None if the array has no task of this number, or the task has become a job.
+    Such a task is pending, or was cancelled before it started. None if the array has no task of
+    this number, or the task has become a job.
+
+    Args:
+        info: the values of the array.
+        number: the job number that is reserved for the task.
     """
     numbers, task = tasks_of_array(info), number - info["id"] - 1
     if numbers is None or task not in numbers:
@@ -179,7 +187,10 @@ def lines_of_table(info: Info, *, with_ended: bool) -> list[Info]:
 
 
 class ArrayIndex:
-    """Finds the array to which the number of a task belongs. The caller holds a lock."""
+    """Finds the array to which the job number of a task belongs.
+
+    The caller must hold a lock of its own, because there is none here.
+    """
 
     def __init__(self) -> None:
         self._arrays: list[JobId] = []

@@ -72,7 +72,7 @@ class Program:
         return cls(**{name: values[name] for name in cls.__slots__ if name in values})
 
     def summary(self) -> Summary:
-        """Return the part that lists show."""
+        """Return the part of the program that lists of jobs show."""
         return Summary(self.stdout, self.cwd, shlex.join(self.argv)[:COMMAND_SHOWN])
 
     def of_task(self, array: int, task: int) -> Program:
@@ -106,7 +106,7 @@ class Program:
 
 
 class ProgramOfTask(NamedTuple):
-    """The stored program of a task: a reference to the program of its array."""
+    """The stored form of a task's program: a reference to the program of the task's array."""
 
     array: int
     task: int

@@ -37,7 +37,7 @@ class JobSelection:
 
     @property
     def wants_all(self) -> bool:
-        """Return whether this selection has no condition on users, states and names."""
+        """Return whether jobs of all users, states and names match this selection."""
         return not (self.users or self.states or self.names)
 
     @property
@@ -97,6 +97,9 @@ class JobIndex:
 
     def candidates(self, selection: JobSelection, known: Mapping[JobId, object]) -> list[JobId]:
         """Return the numbers of all jobs that may match a selection, in ascending order.
+
+        The jobs match in their users or in their states, so the caller must check the other
+        conditions.
 
         Args:
             selection: which jobs are wanted.

@@ -16,7 +16,7 @@ from pliant.core.values.ids import JobId, NodeName, ResizeId
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Ranks that were started together, and the processors and nodes on which they run."""
+    """Ranks that were started together, with one MPI_COMM_WORLD, and where each of them runs."""
 
     name: str
     job: JobId
@@ -31,7 +31,7 @@ class World:
 
     @property
     def spans_nodes(self) -> bool:
-        """Return whether the ranks are on several nodes; the server then merges their barriers."""
+        """Return whether the ranks are on several nodes, so that the server merges barriers."""
         return len(self.nodes) > 1
 
 
@@ -46,7 +46,13 @@ class WorldRegistry:
         self._by_job: dict[JobId, tuple[World, ...]] = {}
 
     def name(self, job: JobId, run: int, resize: ResizeId) -> str:
-        """Return the globally unique name of a world."""
+        """Return the globally unique name of a world (ranks of a job that start together).
+
+        Args:
+            job: the number of the job.
+            run: the run of the job.
+            resize: the number of the resize that starts the ranks; 0 for the start of the run.
+        """
         return f"{self._cluster}.j{job}.r{run}.w{resize}"
 
     def add(self, world: World) -> None:
@@ -57,7 +63,10 @@ class WorldRegistry:
             self._by_name[world.name] = world
 
     def drop(self, world: World) -> None:
-        """Remove a world whose last rank has exited; its job may continue with other ranks."""
+        """Remove a world (ranks started together) whose last rank has exited.
+
+        Its job may continue with ranks of other worlds.
+        """
         with self._lock:
             self._by_name.pop(world.name, None)
             if world.job in self._by_job:
@@ -65,7 +74,7 @@ class WorldRegistry:
                 self._by_job[world.job] = others
 
     def get(self, name: str) -> World | None:
-        """Return a world by its name; None if it is unknown."""
+        """Return the world (ranks started together) of this name; None if it is unknown."""
         return self._by_name.get(name)
 
     def of_job(self, job: JobId, run: int) -> tuple[World, ...]:
@@ -73,18 +82,21 @@ class WorldRegistry:
         return tuple(world for world in self._by_job.get(job, ()) if world.run == run)
 
     def nodes(self, job: JobId, run: int) -> set[NodeName]:
-        """Return every node on which a world of this run was started."""
+        """Return every node on which ranks of this run of the job were started."""
         return {name for world in self.of_job(job, run) for name in world.nodes}
 
     def latest(self, job: JobId, run: int, processor: int) -> tuple[World, int] | None:
-        """Return the world and rank that were last started on a processor; None if none was."""
+        """Return the world (ranks started together) and the rank last started on a processor.
+
+        None if none was started there in this run of the job.
+        """
         for world in reversed(self.of_job(job, run)):
             if processor in world.processors:
                 return world, world.processors.index(processor)
         return None
 
     def forget(self, job: JobId) -> Iterable[World]:
-        """Remove the worlds of an ended job, and return them."""
+        """Remove the worlds (sets of ranks started together) of an ended job, and return them."""
         with self._lock:
             worlds = self._by_job.pop(job, ())
             for world in worlds:

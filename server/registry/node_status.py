@@ -54,7 +54,12 @@ class NodeStatusCache:
             self._containment[node] = texts
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set whether a node shares the folder of checkpoints; see `SharedFolderProbe`."""
+        """Set the text that shows users whether a node shares the folder of checkpoints.
+
+        Args:
+            node: the node.
+            text: the result of `SharedFolderProbe.evaluate`.
+        """
         with self._lock:
             self._checkpoint_folders[node] = text
 

@@ -46,7 +46,7 @@ _LIVE = frozenset({"progress", "memory_bytes", "major_faults"})
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job as lists show it, with the values by which the server finds and checks the job."""
+    """The cached values of a job: those that users see, and those that only the server uses."""
 
     info: Info
     uid: int
@@ -103,7 +103,7 @@ class StatusCache:
     # ---------------------------------------------------------------- publish
 
     def publish_summary(self, job: JobId, summary: Summary) -> None:
-        """Set the paths and the command of a job. Call this before the job is published."""
+        """Set output file, folder and command line of a job, before it is published itself."""
         with self._lock:
             self._summaries[job] = summary
 
@@ -166,7 +166,7 @@ class StatusCache:
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set whether a node shares the folder of checkpoints; see `SharedFolderProbe`."""
+        """Set the result of the test whether a node shares the folder of checkpoints."""
         self._nodes.publish_checkpoint_folder(node, text)
 
     def drop_old(self, now: float) -> None:
@@ -214,7 +214,7 @@ class StatusCache:
             return any(entry.held & mine for entry in self._open.values())
 
     def entry(self, job: JobId) -> JobEntry | None:
-        """Return the entry of a job; None if it is not in the cache."""
+        """Return the cached values of a job or of a task that is no job yet; None if unknown."""
         return self._jobs.get(job) or self._pending_task(job)
 
     def is_pending_task(self, number: JobId) -> bool:
@@ -222,7 +222,7 @@ class StatusCache:
         return number not in self._jobs and self._pending_task(number) is not None
 
     def _pending_task(self, number: JobId) -> JobEntry | None:
-        """Return the entry of a task that has not become a job; None for any other number."""
+        """Return the values of a task that has not become a job; None for any other number."""
         with self._lock:
             array = self._arrays.array_candidate(number)
             whole = self._jobs.get(array) if array is not None else None
@@ -252,7 +252,7 @@ class StatusCache:
     def progress(self, job: JobId) -> Mapping[str, Any] | None:
         """Return the progress that an application last reported; None if it has reported none.
 
-        The age of the last safe point is increased by the time since the report.
+        The seconds since the application's last safe point include the time since this report.
         """
         with self._lock:
             found = self._progress.get(job)
@@ -271,10 +271,10 @@ class StatusCache:
         return self.info(entry)
 
     def info(self, entry: JobEntry, fields: Collection[str] | None = None) -> Info:
-        """Return the job of an entry as users see it.
+        """Return a job as users see it, with its present progress and memory use.
 
         Args:
-            entry: the entry of the job.
+            entry: the cached values of the job.
             fields: the values that are needed; None for all.
         """
         if fields is not None and _LIVE.isdisjoint(fields):
@@ -341,7 +341,7 @@ class StatusCache:
     def live_values(self) -> dict[JobId, Info]:
         """Return progress and memory of the jobs whose applications have reported progress.
 
-        The age of the last safe point is left out, because it always changes.
+        The seconds since the last safe point are left out, because they always change.
         """
         with self._lock:
             known = [self._open[job] for job in self._progress if job in self._open]
@@ -367,7 +367,7 @@ class StatusCache:
         return node in self._root_helpers
 
     def resource_use(self) -> dict[str, dict[str, int]]:
-        """Return the total, used and free amount of each named resource."""
+        """Return total, used and free amount of each named resource (such as licenses), by name."""
         used: Counter[str] = Counter()
         with self._lock:
             entries = [entry for entry in self._open.values() if entry.uses]
@@ -392,7 +392,7 @@ class StatusCache:
         return self.node_map.names(job.allocation if job.final else job.occupied)
 
     def summary(self, job: Job) -> Summary:
-        """Return the paths and the command of a job; a task's are derived from its array's."""
+        """Return output file, folder and command line of a job, which may be a task."""
         found = self._summaries.get(job.id)
         if found is None and job.spec.array and (whole := self._summaries.get(job.spec.array)):
             by_node = has_mark(whole.stdout, PLACE_MARKS)

@@ -39,7 +39,10 @@ class SubmissionLimits:
         self._buckets: dict[str, TokenBucket] = {}
 
     def restore(self, sizes: Mapping[JobId, int]) -> None:
-        """Set the bytes of jobs that are in the database when the server starts."""
+        """Set the sizes of the jobs that are open when the server starts.
+
+        A job's size is that of its arguments and environment in bytes.
+        """
         with self._lock:
             self._bytes.update(sizes)
 
