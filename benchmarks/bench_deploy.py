@@ -64,7 +64,13 @@ class Bench:
         (self.hosts.base / "hosts.yaml").write_text("\n".join(lines) + "\n")
 
     def check(self, what: str, holds: bool, more: object = "") -> None:
-        """Print the result of a check, and record a failure."""
+        """Print whether the check ``what`` has passed, and record a failure.
+
+        Args:
+            what: the text that is printed.
+            holds: whether the check has passed.
+            more: details, which are printed after a failure only.
+        """
         print(f"{'ok  ' if holds else 'FAIL'} {what}{'' if holds else f': {more}'}", flush=True)
         if not holds:
             self.failed.append(what)
@@ -108,7 +114,12 @@ class Bench:
         return number
 
     def run(self, first: str, second: str) -> bool:
-        """Run all steps of the benchmark; return whether all checks passed."""
+        """Run all steps of the benchmark; return whether all checks passed.
+
+        Args:
+            first: the folder with the wheels of the release that is deployed first.
+            second: the folder with the wheels of the release to upgrade to.
+        """
         names = ["head", *self.nodes]
         before = {name: self.hosts.evidence(name) for name in names}
         self.hosts.run("head", "mkdir -m 1777 /shared/checkpoints")
@@ -156,13 +167,20 @@ class Bench:
         return good and not self.failed
 
     def check_nothing_is_left(self, before: dict[str, set[str]]) -> None:
-        """Check that hosts have no other files, accounts and processes than ``before``."""
+        """Check that no host has other files, accounts or processes than before.
+
+        Args:
+            before: what `BareHosts.evidence` returned for each host at the beginning.
+        """
         left = {name: sorted(self.hosts.evidence(name) - was) for name, was in before.items()}
         self.check("nothing is left on any host", not any(left.values()), left)
 
 
 def next_release(wheelhouse: Path, folder: Path) -> None:
-    """Copy a wheelhouse, and change the digest of Pliant's wheel, which makes another release."""
+    """Make another release: copy a wheelhouse to ``folder``, and change Pliant's wheel there.
+
+    Only the digest of the wheel changes, not the program in it.
+    """
     shutil.copytree(wheelhouse, folder)
     (wheel,) = folder.glob("pliant-*.whl")
     with zipfile.ZipFile(wheel, "a") as archive:

@@ -64,7 +64,7 @@ def until(done: Callable[[], bool], what: str, pause: float = 0.05) -> None:
 
 
 def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
-    """Return the events of one kind, oldest first."""
+    """Return the events of one kind, oldest first: those of a job, or of all jobs for None."""
     return [event for event in client.history(job) if event.kind == kind]
 
 

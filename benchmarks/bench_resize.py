@@ -71,7 +71,10 @@ def scene(
 
 
 def pauses(events: list[Event], direction: str) -> list[float]:
-    """Return the pauses in seconds, without the time to move data."""
+    """Return the pauses of all resizes in one direction, in seconds, without the time to move data.
+
+    ``direction`` is "grow" or "shrink".
+    """
     return [
         event.data["seconds"]["total"] - event.data["seconds"].get("move", 0.0)
         for event in events

@@ -99,7 +99,7 @@ class Managed:
         self.steps(size)
 
     def _accepted(self, ask: Callable[..., str], *arguments: int) -> bool:
-        """Send a request; return whether it was accepted.
+        """Send a request by calling ``ask`` with the job's number; return whether it was accepted.
 
         A job that is just starting is not connected yet, so its requests are refused.
         """

@@ -53,7 +53,11 @@ def first_instructions(client: Client, out: Path, number: int) -> list[float]:
 
 
 def block(client: Client, out: Path) -> Waits:
-    """Run a block of jobs in each of the three ways; return the seconds that they waited."""
+    """Submit jobs back to back, several at once, and alone after a pause.
+
+    Returns:
+        For each of these three ways, the seconds from each submission to the first instruction.
+    """
     found: Waits = {"back to back": [], "at once": [], "alone": []}
     time.sleep(2 * PAUSE_S)
     for _ in range(JOBS):

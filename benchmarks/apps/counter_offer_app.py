@@ -39,7 +39,10 @@ def loop() -> None:
 
 @malleable(sizes="1-4")
 def main(job):  # type: ignore[no-untyped-def]
-    """Iterate until the job is cancelled."""
+    """Do the work that the first argument names, again and again, until the job is cancelled.
+
+    Each resize offer is answered by a counter-offer with a price, so that the negotiation goes on.
+    """
     job.on_offer(lambda _: OfferTerms(price=0.5))  # never enough
     work = {"sleep": sleep, "numpy": compute, "python": loop}[sys.argv[1]]
     for _ in job.steps(10**9, every=1):

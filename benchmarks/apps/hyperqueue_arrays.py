@@ -14,7 +14,15 @@ from hyperqueue.cluster import WorkerConfig
 
 
 def main(folder: str, nodes: int, cpus: int, tasks: int, command: list[str]) -> None:
-    """Run one array for each line on stdin, until stdin is closed."""
+    """Run one array of ``tasks`` tasks for each line on stdin, until stdin is closed.
+
+    Args:
+        folder: where HyperQueue's server keeps its files.
+        nodes: the number of workers.
+        cpus: the processors of each worker.
+        tasks: the number of tasks of each array.
+        command: the command that each task runs.
+    """
     with LocalCluster(server_dir=folder) as cluster:
         for _ in range(nodes):
             cluster.start_worker(WorkerConfig(cores=cpus))

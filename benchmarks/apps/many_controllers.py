@@ -39,7 +39,7 @@ MEMORY_BYTES = 64 << 30
 
 
 class Tally:
-    """Counts messages of nodes, and prints a line when all nodes have received theirs."""
+    """Prints when all nodes are welcomed, and when all nodes of a job got the order to start it."""
 
     def __init__(self, number: int) -> None:
         self._number, self._welcome = number, 0
@@ -52,7 +52,10 @@ class Tally:
             print("up", flush=True)
 
     def started(self, order: wire.StartWorld) -> None:
-        """Count a node that got its order to start ranks; print a line after the last one."""
+        """Count a node that got its order to start ranks of a job.
+
+        After the last node of the job, print the times of the first and of the last such order.
+        """
         times = self._orders.setdefault(order.world, [])
         times.append(time.time())
         if len(times) == order.world_size:
@@ -69,7 +72,13 @@ class Node:
         self._worlds: dict[str, wire.StartWorld] = {}
 
     async def run(self, address: str, secret: Path, gate: asyncio.Semaphore) -> None:
-        """Act as a node until the server ends the stream."""
+        """Act as a node until the server ends the stream.
+
+        Args:
+            address: the address of the server.
+            secret: the file with the secret of the cluster, or the folder with TLS certificates.
+            gate: limits how many nodes register at the same time.
+        """
         with dial_target(address) as target:
             await self._serve(target, secret, gate)
 

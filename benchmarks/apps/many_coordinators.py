@@ -51,7 +51,12 @@ def answer(order: app_pb2.AppOrder) -> app_pb2.AppReport | None:
 
 
 async def session(environment: dict[str, str], silent: bool) -> None:
-    """Act as the coordinator (the process that talks to the server) of a job until the job ends."""
+    """Act as the coordinator (the process that talks to the server) of a job until the job ends.
+
+    Args:
+        environment: the environment variables of a process of the job.
+        silent: whether the coordinator leaves all messages of the server unanswered.
+    """
     outbox: asyncio.Queue[app_pb2.AppReport] = asyncio.Queue()
     outbox.put_nowait(hello(environment))
 

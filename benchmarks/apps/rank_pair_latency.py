@@ -24,7 +24,17 @@ SAMPLES = 30
 
 
 def half_round_trip(comm: MPI.Comm, other: int, first: bool, nbytes: int, trips: int) -> float:
-    """Return half of the shortest round trip in seconds, because other work only adds time."""
+    """Return half of the shortest round trip between this rank and rank ``other``, in seconds.
+
+    The shortest counts, because other work on the machine only adds time.
+
+    Args:
+        comm: the communicator.
+        other: the other rank.
+        first: whether this rank sends first; the other rank passes the opposite.
+        nbytes: the length of each message.
+        trips: the number of round trips.
+    """
     buffer = np.zeros(nbytes, dtype=np.int8)
     times = []
     for _ in range(trips):

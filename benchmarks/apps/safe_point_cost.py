@@ -20,7 +20,10 @@ def work() -> float:
 
 
 def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
-    """Return the seconds that the slowest rank needs for the whole loop."""
+    """Return the seconds that the slowest rank needs for a loop over ``steps()``.
+
+    The loop calls ``work`` in each step.
+    """
     comm.Barrier()
     start = time.perf_counter()
     for _ in steps():

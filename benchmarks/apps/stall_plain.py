@@ -22,7 +22,13 @@ Array = NDArray[np.float64]
 
 
 def share(total: int, rank: int, size: int) -> tuple[int, int]:
-    """Return the indices of the first number of a rank and of the one after its last number."""
+    """Return which numbers a rank holds: the index of the first one, and one past the last.
+
+    Args:
+        total: the number of all numbers.
+        rank: the rank.
+        size: the number of ranks.
+    """
     return total * rank // size, total * (rank + 1) // size
 
 

@@ -106,7 +106,7 @@ class BareHosts:
             self.boot(name)
 
     def boot(self, name: str) -> None:
-        """Start a host that is down, with its present disk."""
+        """Start a host that is down. Its disk has what it had when the host went down."""
         variables = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "DISK": str(self.base / name),

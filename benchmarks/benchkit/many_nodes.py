@@ -46,13 +46,13 @@ def server(base: Path, **settings: object) -> Iterator[psutil.Process]:
 
 
 class Controllers:
-    """The process that acts as the controllers of all nodes, and the lines that it prints."""
+    """Reads the lines that the process prints which acts as the controllers of all nodes."""
 
     def __init__(self, process: subprocess.Popen[str], began: float) -> None:
         self._process, self._began = process, began
 
     def next(self, kind: str) -> list[float]:
-        """Wait for the next line, and return the numbers in it.
+        """Wait for the next line of the process's output, and return the numbers in it.
 
         If the line does not begin with the word ``kind``, end with an error.
         """

@@ -227,7 +227,7 @@ class Malleable:
         return self.driver.do(events.PlanReady(order.cycle, strategy(order.view)))
 
     def resize(self, number: int) -> None:
-        """Carry out one resize of a job, from the offer to the last exit."""
+        """Carry out one resize of the job ``number``, from the offer to the last exit."""
         driver = self.driver
         driver.now += 1.0
         job = driver.core.jobs[JobId(number)]

@@ -237,7 +237,12 @@ def is_up(client: Client, name: str) -> bool:
 
 
 def is_filled(client: Client, jobs: list[int]) -> bool:
-    """Return whether all nodes but the first are full with sleeping jobs that have their memory."""
+    """Return whether sleeping jobs hold all slots and their full memory on all but the first node.
+
+    Args:
+        client: the connection to the server.
+        jobs: the jobs that do not sleep.
+    """
     nodes = [node for node in client.nodes() if node.name in NAMES[1:]]
     for node in nodes:
         sleeping = len(set(node.jobs) - set(jobs))

@@ -73,7 +73,7 @@ def run_all(comm: MPI.Intracomm, folder: Path, skipped: set[str], resizes: int) 
 
 @malleable(sizes="1-64")
 def main(job: Job) -> None:
-    """Run the operations after each resize, until the file FOLDER/stop appears."""
+    """Run the operations at the first and each new size, until the file FOLDER/stop appears."""
     folder, skipped = Path(sys.argv[1]), set(sys.argv[2:])
     job.on_offer(lambda _: True)  # also where more processors gain nothing
     state = job.state(resizes=0, size=0)

@@ -38,17 +38,17 @@ def _uneven(comm: MPI.Intracomm) -> tuple[list[int], list[int]]:
 
 
 def barrier(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a barrier, without data.
+    """Return the arguments of a barrier (none), and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    A barrier has no result, so this function always returns True. ``count`` is not used.
     """
     return (), lambda: True
 
 
 def bcast(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a broadcast from the last rank.
+    """Return the arguments of a broadcast by the last rank, and a function to check its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    The broadcast has ``count`` elements.
     """
     root = comm.size - 1
     data = _mine(comm, count)
@@ -56,9 +56,9 @@ def bcast(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], obje
 
 
 def gather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a gather to the last rank.
+    """Return the arguments of a gather to the last rank, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank sends ``count`` elements.
     """
     root = comm.size - 1
     got = np.zeros(comm.size * count)
@@ -67,9 +67,9 @@ def gather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], obj
 
 
 def gatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a gather of uneven parts to rank 0.
+    """Return the arguments of a gather to rank 0, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank sends 1 to 3 elements. ``count`` is not used.
     """
     counts, starts = _uneven(comm)
     got = np.zeros(sum(counts))
@@ -79,18 +79,18 @@ def gatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], ob
 
 
 def scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a scatter from the last rank.
+    """Return the arguments of a scatter from the last rank, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank receives ``count`` elements.
     """
     got = np.zeros(count)
     return (_by_rank(comm, count), got, comm.size - 1), lambda: (got == comm.rank + 1).all()
 
 
 def scatterv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a scatter of uneven parts from rank 0.
+    """Return the arguments of a scatter from rank 0, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank receives 1 to 3 elements. ``count`` is not used.
     """
     counts, starts = _uneven(comm)
     got = np.zeros(counts[comm.rank])
@@ -99,18 +99,18 @@ def scatterv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], o
 
 
 def allgather(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a gather of even parts to all ranks.
+    """Return the arguments of a gather to all ranks, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank sends ``count`` elements.
     """
     got = np.zeros(comm.size * count)
     return (_mine(comm, count), got), lambda: (got == _by_rank(comm, count)).all()
 
 
 def allgatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a gather of uneven parts to all ranks.
+    """Return the arguments of a gather to all ranks, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank sends 1 to 3 elements. ``count`` is not used.
     """
     counts, starts = _uneven(comm)
     got = np.zeros(sum(counts))
@@ -120,9 +120,9 @@ def allgatherv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[],
 
 
 def alltoall(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe an exchange of even parts.
+    """Return the arguments of an all-to-all exchange, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank sends ``count`` elements to each rank.
     """
     got = np.zeros(comm.size * count)
     sent = _mine(comm, comm.size * count)
@@ -130,11 +130,9 @@ def alltoall(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], o
 
 
 def alltoallv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe an exchange of parts.
+    """Return the arguments of an uneven all-to-all exchange, and a function that checks its result.
 
-    The lower of the two ranks determines the length of each part.
-
-    Return the arguments of the call, and a function that checks the result.
+    Ranks i and j send each other ``min(i, j) + 1`` elements. ``count`` is not used.
     """
     counts = [min(comm.rank, other) + 1 for other in range(comm.size)]
     starts = [sum(counts[:rank]) for rank in range(comm.size)]
@@ -145,11 +143,10 @@ def alltoallv(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def alltoallw(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe an exchange with a datatype for each part.
+    """Return the arguments of an all-to-all exchange with datatypes, and a function to check it.
 
-    Displacements are in bytes.
-
-    Return the arguments of the call, and a function that checks the result.
+    Each rank sends one element to each rank, with a datatype and a displacement in bytes for each.
+    ``count`` is not used.
     """
     counts = [1] * comm.size
     starts = [8 * rank for rank in range(comm.size)]
@@ -160,9 +157,9 @@ def alltoallw(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], 
 
 
 def reduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a sum that the last rank gets.
+    """Return the arguments of a sum that the last rank gets, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank contributes ``count`` elements.
     """
     root, got = comm.size - 1, np.zeros(count)
     arguments = (_mine(comm, count), got, MPI.SUM, root)
@@ -170,18 +167,18 @@ def reduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], obj
 
 
 def allreduce(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a sum that all ranks get.
+    """Return the arguments of a sum that all ranks get, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank contributes ``count`` elements.
     """
     got = np.zeros(count)
     return (_mine(comm, count), got, MPI.SUM), lambda: (got == _total(comm)).all()
 
 
 def reduce_scatter_block(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a sum of which each rank gets an equally long part.
+    """Return the arguments of an evenly scattered sum, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank receives ``count`` elements of the sum.
     """
     got = np.zeros(count)
     sent = _mine(comm, comm.size * count)
@@ -189,9 +186,9 @@ def reduce_scatter_block(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Ca
 
 
 def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe a sum of which the ranks get unequally long parts.
+    """Return the arguments of an unevenly scattered sum, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank receives 1 to 3 elements of the sum. ``count`` is not used.
     """
     counts, _ = _uneven(comm)
     got = np.zeros(counts[comm.rank])
@@ -200,9 +197,9 @@ def reduce_scatter(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable
 
 
 def scan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe the sum up to this rank.
+    """Return the arguments of an inclusive prefix sum, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank contributes ``count`` elements.
     """
     got = np.zeros(count)
     right = _total(comm, comm.rank + 1)
@@ -210,9 +207,9 @@ def scan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], objec
 
 
 def exscan(comm: MPI.Intracomm, count: int) -> tuple[Arguments, Callable[[], object]]:
-    """Describe the sum of the ranks before this one.
+    """Return the arguments of an exclusive prefix sum, and a function that checks its result.
 
-    Return the arguments of the call, and a function that checks the result.
+    Each rank contributes ``count`` elements.
     """
     got = np.zeros(count)
     right = _total(comm, comm.rank)

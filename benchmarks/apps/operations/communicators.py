@@ -101,7 +101,7 @@ def create_group(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Intracomm.Create_from_group")
 def create_from_group(comm: MPI.Intracomm, _: Path) -> None:
-    """Create a communicator from a group alone."""
+    """Create a communicator from a group, without a parent communicator."""
     group = comm.Get_group()
     with errors_of_appkit():
         new = MPI.Intracomm.Create_from_group(group, "pliant.operations")
@@ -228,7 +228,7 @@ def intercommunicator_from_groups(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation("Intercommunicators", "Intracomm.Accept", "Intracomm.Connect", "Comm.Disconnect")
 def accept_connect(comm: MPI.Intracomm, _: Path) -> None:
-    """Connect two halves at a port."""
+    """Split the ranks, and connect both halves with ``Accept`` and ``Connect`` at an MPI port."""
     if comm.size == 1:
         return
     low = comm.rank < comm.size // 2
@@ -361,7 +361,7 @@ def groups(comm: MPI.Intracomm, _: Path) -> None:
     "Group.Create_from_session_pset",
 )
 def sessions(comm: MPI.Intracomm, _: Path) -> None:
-    """Open an MPI session and use its process sets, which describe the world of this process."""
+    """Open an MPI session; use its process sets (``mpi://WORLD``), error handlers and buffer."""
     session = MPI.Session.Init()
     names = [session.Get_nth_pset(number) for number in range(session.Get_num_psets())]
     check("mpi://WORLD" in names)

@@ -30,10 +30,12 @@ def attach_buffer(nbytes: int) -> None:
 
 
 def _blocking(name: str, count: int) -> None:
-    """Register an operation: the send method ``name``, to a rank that has posted its receive.
+    """Register an operation that sends a message by the method ``name`` to the next rank.
+
+    The receiver has posted its receive before, because a ready send requires this.
 
     Args:
-        name: a method of `MPI.Comm`.
+        name: a method of `MPI.Comm`, such as ``Send``, ``Ssend`` or ``Bsend``.
         count: the number of elements of the message.
     """
 
@@ -293,7 +295,7 @@ def cancel(comm: MPI.Intracomm, _: Path) -> None:
     GROUP, "Comm.Attach_buffer", "Comm.Detach_buffer", "Comm.Flush_buffer", "Comm.Iflush_buffer"
 )
 def communicator_buffer(comm: MPI.Intracomm, _: Path) -> None:
-    """Use the buffer that belongs to a communicator."""
+    """Make a buffered send from a buffer that is attached to one communicator only (MPI 4.1)."""
     after, before = ring(comm)
     out, got, expected = buffers(comm)
     comm.Attach_buffer(bytearray(out.nbytes + 4 * MPI.BSEND_OVERHEAD))

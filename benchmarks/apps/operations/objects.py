@@ -17,7 +17,7 @@ GROUP = "Datatypes and objects"
 
 
 def _send(comm: MPI.Intracomm, datatype: MPI.Datatype, count: int = 1) -> None:
-    """Send the elements of a datatype around the ring, and check that exactly these arrive."""
+    """Send ``count`` elements of a datatype to the next rank; check that exactly these arrive."""
     after, before = ring(comm)
     size = max(datatype.Get_true_extent()[1], datatype.Get_extent()[1]) * count // 8 + 8
     out, got = np.arange(size) + 100.0 * comm.rank, np.full(size, -1.0)
@@ -150,7 +150,7 @@ def datatype_properties(comm: MPI.Intracomm, _: Path) -> None:
 
 @operation(GROUP, "Op.Create", "Op.Free", "Op.Is_commutative", "Op.Reduce_local")
 def reduction_operations(comm: MPI.Intracomm, _: Path) -> None:
-    """Use all of MPI's reductions, and one of the program's own that depends on the order."""
+    """Use all of MPI's reduction operations, and a user-defined one that is not commutative."""
 
     def last(given: MPI.memory, place: MPI.memory, _datatype: MPI.Datatype) -> None:
         result = np.frombuffer(place, dtype=float)

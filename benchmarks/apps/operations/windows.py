@@ -28,7 +28,10 @@ def window(comm: MPI.Intracomm) -> Iterator[tuple[MPI.Win, np.ndarray]]:
 
 
 def _use(comm: MPI.Intracomm, win: MPI.Win, memory: np.ndarray, place: int = 0) -> None:
-    """Put a number into the next rank's memory, and check it there and in this rank's memory."""
+    """Put a number into the next rank's window at index ``place``, and read it back.
+
+    Also check that the previous rank's number has arrived in ``memory``, this rank's own window.
+    """
     after, before = ring(comm)
     win.Fence()
     win.Put(np.full(1, comm.rank + 100.0), after, place)
@@ -123,7 +126,7 @@ def passive(comm: MPI.Intracomm, _: Path) -> None:
     "Win.Rget_accumulate",
 )
 def lock_all(comm: MPI.Intracomm, _: Path) -> None:
-    """Lock all memory at once, and access it by requests."""
+    """Lock the windows of all ranks at once; use request-based calls such as ``Rput``."""
     with window(comm) as (win, memory):
         comm.Barrier()
         win.Lock_all()
