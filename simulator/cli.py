@@ -140,9 +140,9 @@ def _print(
 
 
 def _skipped(workload: "Workload") -> str:
-    """Return a text with the number of skipped records, and of each kind with its first line.
+    """Return a text that counts the skipped records of a log by the kind of reason.
 
-    The text is empty if no record was skipped.
+    It names the first line of each kind. It is empty if no record was skipped.
     """
     kinds = (
         f"{len(items)} {kind}, line {items[0].line}{' and on' if items[1:] else ''}"
@@ -155,7 +155,12 @@ def _skipped(workload: "Workload") -> str:
 def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> Any:
     """Open an output file before the simulation: in binary mode for a picture, else as text.
 
-    An empty new file is removed after a failure.
+    If the command fails later, the file is removed, if it is new and still empty.
+
+    Args:
+        stack: closes the file at its end.
+        name: the name of the option, which tells whether the file is a picture.
+        path: the path; None if the option was not used, and then None is returned.
     """
     if path is None:
         return None

@@ -250,7 +250,10 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
 
 
 def malleable_rules(options: argparse.Namespace) -> tuple[str, str | None]:
-    """Return the rules for sizes and speedup of malleable jobs; None to keep their speedups."""
+    """Return the texts of two rules: for the sizes of malleable jobs, and for their speedup.
+
+    The second one is None if the jobs keep the speedups that they have in the workload.
+    """
     from pliant.simulator.inputs import models
 
     sizes = DEFAULT_SIZES if options.sizes is None else options.sizes
@@ -262,12 +265,19 @@ def malleable_rules(options: argparse.Namespace) -> tuple[str, str | None]:
 
 
 def named_machine(options: argparse.Namespace, settings: "Settings") -> int | None:
-    """Return the processors of the machine if the options state them; otherwise None."""
+    """Return the number of processors that the options state; None if they state none.
+
+    Args:
+        options: the options of the command line.
+        settings: the settings made from them, which have the sum over clusters or nodes.
+    """
     return settings.total if options.processors or options.clusters or options.nodes else None
 
 
 def make_settings(options: argparse.Namespace) -> "list[Settings]":
-    """Return the settings for each strategy, with the machine if the options state it.
+    """Return the settings of the simulation with each chosen strategy.
+
+    If the options do not state the size of the machine, the settings have one processor for now.
 
     Raises:
         SettingsError: an option is invalid. The message names it and says what is expected.

@@ -30,7 +30,12 @@ def intervals(runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
 
 
 def as_json(head: Mapping[str, object], runs: Sequence[Mapping[str, float]]) -> str:
-    """Return the metrics as JSON: means over the runs, with intervals if there are several."""
+    """Return the metrics as JSON: means over the runs, with intervals if there are several.
+
+    Args:
+        head: further keys and values, which come first.
+        runs: the metrics of each run.
+    """
     value: dict[str, object] = {**head}
     if len(runs) == 1:
         value |= runs[0]
@@ -141,7 +146,17 @@ def comparison_as_json(
     settings: Sequence[Settings],
     runs: Sequence[Sequence[Mapping[str, float]]],
 ) -> str:
-    """Return the comparison as JSON; ``strategies`` has the metrics of each as in ``as_json``."""
+    """Return a comparison of strategies as JSON.
+
+    Args:
+        head: keys and values that do not depend on the strategy, which come first.
+        settings: the settings of each strategy.
+        runs: the metrics of the runs of each strategy.
+
+    Returns:
+        ``head``, and ``strategies``: for each one, its metrics as in `as_json` and, if it has
+        several runs, their mean differences from those of the first strategy.
+    """
     entries = []
     for place, (used, each) in enumerate(zip(settings, runs, strict=True)):
         named = {"strategy": used.strategy, "options": dict(used.options)}

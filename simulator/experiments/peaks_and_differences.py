@@ -38,7 +38,7 @@ class Peaked:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether each position has the runs that an interval requires (``MIN_RUNS``)."""
+        """Return whether each position has enough runs (``MIN_RUNS``) to judge the claim."""
         return self.runs >= MIN_RUNS
 
 
@@ -116,9 +116,10 @@ def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
 
 
 def _differ(difference: Difference, of: float | None, than: float | None) -> float:
-    """Return 100 times ``of - than``, which is positive if the difference has the claimed sign.
+    """Return the difference ``of - than`` in the form in which the paper states it.
 
-    For a relative difference, it is divided by ``than``, so the result is in percent.
+    If the paper's difference is relative, the result is in percent of ``than``; otherwise it is 100
+    times the difference. If the paper states a decline, a decline is positive.
     """
     assert of is not None
     assert than is not None
@@ -161,7 +162,13 @@ def _value_at(points: list[tuple[float, float]], place: float) -> float | None:
 def _lines_along(
     experiment: Experiment, axis: str, where: Mapping[str, Any]
 ) -> Iterator[tuple[str, list[Cell]]]:
-    """Yield the cells along an axis, with the values of all other axes as a text."""
+    """Group the cells into lines along an axis; yield each as (values of the other axes, cells).
+
+    Args:
+        experiment: the experiment.
+        axis: the axis along which the cells of a line differ.
+        where: the values, by axis, that the cells must have.
+    """
     lines: dict[str, list[Cell]] = {}
     for cell in experiment.matching(where):
         rest = {key: value for key, value in cell.setup.items() if key != axis}

@@ -107,7 +107,8 @@ class ExperimentOutcome:
     def counts(self) -> dict[str, int]:
         """Return the number of values with each verdict.
 
-        Values that are only reported do not count, nor those that the definition marks as doubtful.
+        Values with nothing to compare them with do not count, nor those that the definition marks
+        as doubtful.
         """
         found: dict[str, int] = {}
         for line in self.lines:
@@ -122,7 +123,7 @@ class ExperimentOutcome:
 
         The verdict is "reproduced" if at least nine of ten judged values agree with the paper or
         with theory and all claims hold, and "same shape" if at least nine of ten claims hold. If
-        runs are missing, the verdict is "too few runs", unless no result of them could change it.
+        runs are missing and their results could change the verdict, it is "too few runs".
         """
         if self.experiment.not_reproducible:
             return CANNOT

@@ -27,9 +27,9 @@ ANY = Tolerance(0.0)
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """How a claim, that one side's values are above the other's, holds in pairs of runs.
+    """Whether a claim holds that the values of one side are above those of the other.
 
-    The two runs of a pair have the same seed.
+    Runs of both sides with the same seed are compared in pairs.
     """
 
     #: Whether the claim holds for the mean of the differences.
@@ -46,7 +46,7 @@ class ClaimResult:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether there are the pairs that an interval requires (``MIN_RUNS``)."""
+        """Return whether there are enough pairs of runs (``MIN_RUNS``) to judge the claim."""
         return self.of >= MIN_RUNS
 
 
@@ -57,8 +57,17 @@ def judge(
 
     The verdict is "as printed" if our values agree with the value in the paper within its
     tolerance. If not, or if there is no tolerance, our values are compared with the value of
-    theory, if there is one. They agree with it only if the interval is narrow, too. A single run
-    has no interval, so its verdict is "too few runs" if there is anything to compare with.
+    theory, if there is one. They agree with theory if their mean is within the tolerance, or if
+    theory's value is within their interval and the interval is narrow (at most 10 % of this value
+    to either side). A single run has no interval, so its verdict is "too few runs" if there is
+    anything to compare with.
+
+    Args:
+        metric: the metric, with its tolerance.
+        ours: the mean of our runs, with its confidence interval.
+        printed: the value that is printed in the paper; None if there is none.
+        theory: the values that theory predicts, by metric.
+        runs: the number of our runs.
     """
     expected, within = theory.get(metric.name), metric.within
     if runs < MIN_RUNS and (expected is not None or None not in (within, printed)):
@@ -80,8 +89,9 @@ def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
 
     The verdict is "as printed" if the whole interval is within the tolerance, and "differs" if no
     part of it is. If a part is, the verdict is "as printed" only if three conditions hold: the mean
-    is within the tolerance, the paper's value is within the interval, and the interval is narrow.
-    Otherwise other seeds could give another verdict, so it is "too few runs".
+    is within the tolerance, the paper's value is within the interval, and the interval is narrow
+    (at most 10 % of the paper's value to either side). Otherwise other seeds could give another
+    verdict, so it is "too few runs".
     """
     if within.allows(ours.low, printed) and within.allows(ours.high, printed):
         return PRINTED

@@ -126,7 +126,7 @@ def parse_answers(text: str) -> AnswerModel:
     """Return the answer model that a text names.
 
     It is one of ``always``, ``bounds``, ``pow2``, ``reluctant``, ``countering``, ``random:P`` and
-    ``random:P:partial`` (P: the probability of success).
+    ``random:P:partial`` (P: the probability that the job agrees).
 
     Raises:
         SettingsError: the name is not known; the message lists the known names.

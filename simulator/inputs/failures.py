@@ -34,7 +34,13 @@ class Failures:
         return self.between > 0 or bool(self.listed)
 
     def of_node(self, name: str, begin: float, seed: int) -> Iterator[tuple[float, float]]:
-        """Yield (down, up) of each outage of a node, in seconds; endlessly if they are random."""
+        """Yield (down, up) for each outage of a node, in seconds; endlessly if outages are random.
+
+        Args:
+            name: the name of the node.
+            begin: the time after which random outages occur.
+            seed: the seed of the random times.
+        """
         yield from self.listed.get(name, ())
         rng = Random(f"{seed}:failures:{name}")
         while self.between > 0:

@@ -27,7 +27,9 @@ class NodeGroup:
 
 
 def parse_nodes(text: str) -> tuple[NodeGroup, ...]:
-    """Read groups of nodes.
+    """Read groups of equal nodes from a text such as ``4x16:mem=64G,gpu=2+8x8``.
+
+    These are 4 nodes of 16 processors, with memory and devices, and 8 nodes of 8 processors.
 
     Raises:
         SettingsError: the text is not valid. The message says how to write it.

@@ -169,7 +169,12 @@ def _note_label(line: bytes, header: dict[str, str]) -> None:
 
 
 def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
-    """Read one line.
+    """Return the record in one line of a log.
+
+    Args:
+        line: the number of the line.
+        fields: the fields of the line.
+        users: the names of users and groups so far, by field, so that equal names share one object.
 
     Raises:
         _UnusableError: the line cannot be used.
@@ -195,12 +200,15 @@ def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
 
 
 def _name(field: bytes, names: dict[bytes, str]) -> str:
-    """Return the number of a user or a group as a name; equal names share one text."""
+    """Return the number of a user or a group as text, which is the name used for it.
+
+    ``names`` keeps each text by its field, so that equal names share one object.
+    """
     return names.setdefault(field, field.decode("ascii", "replace"))
 
 
 def _memory(field: bytes) -> float:
-    """Return the requested memory in KB for each processor; 0 if the field is no such number."""
+    """Return the requested memory in KB for each processor; 0 if the field has no valid number."""
     try:
         memory = float(field)
     except ValueError:
@@ -242,7 +250,10 @@ def _machine(header: dict[str, str]) -> int | None:
 def _unique_and_fitting(
     records: list[_Record], machine: int | None, skipped: list[Skipped]
 ) -> Iterator[_Record]:
-    """Yield the records, leaving out jobs wider than the machine and repeated lines of a job."""
+    """Yield the records that are neither wider than the machine nor repeat an earlier job's number.
+
+    The others are appended to ``skipped``, each with the reason.
+    """
     seen: dict[int, int] = {}
     for record in records:
         first = seen.setdefault(record.number, record.line)

@@ -49,7 +49,10 @@ class Claims:
             self._plan(run)
 
     def donor_released(self, donor: GridRun) -> None:
-        """Plan the claims of jobs for which this donor was the last that had to give processors."""
+        """Plan the claims of jobs that waited only for this donor to give up its processors.
+
+        A donor is a running job that shrinks so that another job can start.
+        """
         for run in list(self._state.active.values()):
             is_waiting = run.stage is Stage.AWAITING and donor.id in run.donors
             if is_waiting and not run.bits & donor.held:
@@ -67,7 +70,10 @@ class Claims:
         self.count_failure(run)
 
     def count_failure(self, run: GridRun) -> None:
-        """Count a failed try of a job, and reject the job if there were too many."""
+        """Count a failed try to place a job or to claim its processors.
+
+        If it is one more than the scheduler allows (``max_tries``), reject the job.
+        """
         self._state.metrics.counts["failed_tries"] += 1
         if self._queue.count_failure(run.id):
             tries = self._queue.tries(run.id)

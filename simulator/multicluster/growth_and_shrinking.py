@@ -64,9 +64,9 @@ class Adaptations:
             self._hear(growth)
 
     def _active(self, growth: _Growth) -> None:
-        """Record that a stub, a process of one processor for a growth, runs.
+        """Record that one of the growth's stubs (processes of one processor) has started.
 
-        If it is the last one, notify the application of all of them.
+        If no other stub is still to start, notify the application of all of them.
         """
         growth.outstanding -= 1
         if not growth.outstanding and not growth.pending:

@@ -57,7 +57,10 @@ class SimulatedCluster:
         return self._idle if self.is_up else 0
 
     def take(self, processors: int) -> bool:
-        """Start processes of the scheduler. Return whether there were enough idle processors."""
+        """Start processes of the scheduler on this number of idle processors.
+
+        Return whether there were enough; if not, nothing is started.
+        """
         if self.idle < processors:
             return False
         self._idle -= processors

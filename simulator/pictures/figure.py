@@ -47,7 +47,7 @@ def legend_outside(axes: Any) -> None:
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
-    """Return the unit of an axis for a span of time: its seconds and its name."""
+    """Return a unit of time for an axis of this length: the seconds of the unit, and its name."""
     return next((unit for unit in _UNITS if seconds >= 2 * unit[0]), _UNITS[-1])
 
 

@@ -129,7 +129,10 @@ class SimulatedJobs:
         return events
 
     def with_deferred(self, batch: list[Event]) -> list[Event]:
-        """Return the deferred events, followed by ``batch``, and clear the deferred ones."""
+        """Return the deferred events, followed by ``batch``, and clear the deferred ones.
+
+        Deferred events change nothing for the strategy, so they wait for the next call of the core.
+        """
         if not self._deferred:
             return batch
         batch = [*self._deferred, *batch]
@@ -201,7 +204,7 @@ class SimulatedJobs:
         return cost.draw(Random(f"{self._settings.seed}:adaptation:{job.id}"))
 
     def _schedule_end(self, run: Run) -> None:
-        """Schedule the end of a run; the entry has no effect if the run changes before."""
+        """Schedule the end of a run; the call does nothing if the run has changed by then."""
         self._queue.schedule(run.end, self._end, (run, run.version), END)
 
     def _end(self, argument: tuple[Run, int]) -> Iterable[Event]:

@@ -33,7 +33,7 @@ COUNTED = {
 
 
 class EvolvingRun(Run):
-    """A run of an evolving job, which has phases."""
+    """A run of an evolving job, whose phases demand different numbers of processors."""
 
     __slots__ = ("_later", "asked", "open", "place", "request")
 
@@ -91,6 +91,8 @@ class EvolvingRun(Run):
 class Phases:
     """Makes the requests of evolving jobs when phases begin, and applies the answers.
 
+    A phase is a part of the program with its own smallest and largest number of processors.
+
     Args:
         schedule: called when a run's phase ends at another time than before.
         counts: the counters of the metrics.
@@ -126,7 +128,11 @@ class Phases:
         return (SizesRequested(job, run.number, run.asked, sizes, reason, until),)
 
     def end_phase(self, run: EvolvingRun, version: int, now: float) -> Iterable[Event]:
-        """Begin the next phase, unless the run has changed since ``version``; return the events."""
+        """Begin the next phase, and return the events with the job's requests.
+
+        If the run has ended or its ``version``, which counts its changes, is another one by now, do
+        nothing and return no events.
+        """
         if run.ended or run.version != version:
             return ()
         run.next_phase(now)

@@ -54,7 +54,11 @@ class Suspensions:
         self._pending: dict[int, SendSuspend] = {}
 
     def execute(self, command: SendSuspend, run: Run) -> Sequence[Event]:
-        """Execute the next step of a suspension, and return its immediate events."""
+        """Execute the step of a suspension that a command names; return its immediate events.
+
+        The steps are to save a checkpoint at the next safe point, to leave the processors, and to
+        give up a save that has not begun.
+        """
         if command.step is SaveStep.LEAVE:
             return self._leave(command, run)
         if command.step is SaveStep.SAVE:

@@ -75,8 +75,12 @@ class CoreTimers:
     def _estimate_over(self, argument: tuple[Timer, Run, int, float]) -> Iterable[Event]:
         """Return the event that a job has reached its estimate.
 
-        None is returned if the job has been resized or has ended since the timer was set. If an
+        No event is returned if the job has been resized or has ended since the timer was set. If an
         evolving job has stood still meanwhile, the timer is set again for the later time.
+
+        Args:
+            argument: the timer, the job's run, the number of the run's changes when the timer was
+                set, and the time at which the estimate is reached.
         """
         timer, run, changes, at = argument
         if not run.job.phases:

@@ -88,7 +88,9 @@ class JobRun:
         return self.end - self.job.submit
 
     def check_account(self, speed: float) -> None:
-        """Check that the four times add up to the time from the job's submission to its end.
+        """Check that the times of computing, paging, waiting and migrating add up.
+
+        Their sum must be the time from the job's submission to its end.
 
         Args:
             speed: the speed of the processors that it computed on.

@@ -92,7 +92,7 @@ class SharedNode:
         return ended
 
     def _settle(self) -> None:
-        """Credit each job with its computing, paging and waiting since the phase began."""
+        """Add to each job what it has computed, paged and waited since its rates last changed."""
         step = self.now - self._since
         if step <= 0:
             return
@@ -124,7 +124,10 @@ class SharedNode:
             self.computing.append(run)
 
     def _begin_phase(self) -> None:
-        """Compute the present rates of the jobs, and the time at which they change."""
+        """Begin a phase, a period in which all rates are constant.
+
+        Compute the rates of the jobs now, and the time until which they stay the same.
+        """
         self._since, self._faults_before = self.now, self.faults
         demands = [run.demand for run in self.computing]
         demand, self._until = sum(demands), _FOREVER

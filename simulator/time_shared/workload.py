@@ -98,7 +98,7 @@ class ChenWorkload:
 
 
 def submission_time(part: float, sigma: float) -> float:
-    """Return the time in seconds until which a part of all jobs is submitted.
+    """Return the time, in seconds, by which the fraction ``part`` of all jobs has been submitted.
 
     The submission rate of Chen, Xiao and Zhang 2002 (formula 1) is the density of a lognormal
     distribution times the time, with mu = sigma. Its integral until t is proportional to the normal

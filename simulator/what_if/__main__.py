@@ -38,11 +38,12 @@ def simulate_all(question: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         question: ``snapshot`` (the answer of the server), ``strategies`` (pairs of name and
-            options) and ``assume_s``.
+            options) and ``assume_s`` (the run time of jobs that state none, in seconds).
 
     Returns:
-        ``outcomes`` in the order of the strategies (`outcome`), and the numbers of jobs that were
-        left out or whose run time was assumed: ``assumed``, ``too_wide``, ``on_other_nodes``.
+        ``outcomes`` in the order of the strategies (`outcome`), and three lists of job numbers.
+        ``assumed``: their run time is ``assume_s``. ``too_wide``: left out, because the usable
+        nodes cannot hold them. ``on_other_nodes``: left out, because they run on unusable nodes.
 
     Raises:
         SimulationError: a strategy cannot run these jobs.

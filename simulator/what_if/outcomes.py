@@ -21,7 +21,8 @@ def outcome(result: Result, settings: Settings, starts: Mapping[int, float]) -> 
         ``jobs``: by number, ``start`` and ``end`` in seconds since the snapshot (None if it never
         starts), ``sizes`` in order, ``state`` and ``reason``. ``mean_wait_s`` and
         ``mean_response_s``: of the jobs that waited at the snapshot. ``end_s``: of the last job.
-        ``utilization``: the fraction of the processors that jobs have until then. ``resizes``.
+        ``utilization``: the fraction of the processors that jobs hold, on average up to ``end_s``.
+        ``resizes``: their number.
     """
     sizes = _sizes(result.spans)
     waited = [job for job in result.jobs if job.id not in starts and job.start is not None]

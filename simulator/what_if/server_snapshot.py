@@ -88,7 +88,7 @@ def read_snapshot(snapshot: Row, assume_s: float) -> Scenario:
 
 
 def _nodes(rows: Sequence[Row]) -> tuple[tuple[NodeRegistered, ...], dict[int, int]]:
-    """Return the nodes, and the simulated number of each of their processors."""
+    """Return the nodes, and the simulated number of each processor by its number at the server."""
     nodes: list[NodeRegistered] = []
     places: dict[int, int] = {}
     for row in rows:

@@ -129,7 +129,16 @@ def required(place: Place, tree: Tree, keys: Iterable[str]) -> None:
 
 
 def check_one_of(place: Place, name: object, known: Iterable[object]) -> None:
-    """Check that a value is one of ``known``."""
+    """Check that a value is one of ``known``.
+
+    Args:
+        place: the position of the value in the definition, for errors.
+        name: the value.
+        known: the allowed values.
+
+    Raises:
+        InvalidError: the value is not allowed; the message lists the allowed ones.
+    """
     there = list(known)
     if name not in there:
         raise InvalidError(place, f"{name!r} is none of {', '.join(map(str, there))}")

@@ -118,9 +118,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Values of ``metric`` in the paper, each at the point of a curve where ``other`` is ``value``.
+    """Values that the paper states for curves, each at a position between measured points.
 
-    The points of a curve are the cells along one axis; there is a curve for each value of ``axis``.
+    A curve has one point for each cell along the axis ``along``: its x is the metric ``other``, and
+    its y is ``metric``. The paper states y where x is ``value``. There is one curve, and one stated
+    value, for each value of ``axis``.
     """
 
     source: str
@@ -178,9 +180,9 @@ class Cell:
     is_reference: bool = False
 
     def fits(self, where: Tree) -> bool:
-        """Return whether the cell has the values in ``where``, by axis.
+        """Return whether the cell has the value that ``where`` gives for each of its axes.
 
-        A list of values for an axis is met by each of them.
+        If ``where`` gives a list for an axis, any value in the list will do.
         """
         return all(
             axis in self.setup and self.setup[axis] in (wanted if is_list(wanted) else (wanted,))
@@ -225,7 +227,8 @@ class Experiment:
     def axes(self) -> dict[str, list[Any]]:
         """Return the values of each axis (parameter of the experiment).
 
-        Values that only reference cells have are left out.
+        A value is left out if only reference cells have it, which are run only to compare others
+        with them.
         """
         found: dict[str, list[Any]] = {}
         for cell in self.cells:
@@ -241,7 +244,10 @@ class Experiment:
         return next((cell for cell in self.cells if dict(cell.setup) == dict(setup)), None)
 
     def matching(self, where: Tree) -> Iterator[Cell]:
-        """Yield the cells that have the values in ``where``, except cells for reference only."""
+        """Yield the cells that have the values in ``where``, by axis.
+
+        Reference cells, which are run only to compare others with them, are left out.
+        """
         return (cell for cell in self.cells if not cell.is_reference and cell.fits(where))
 
     def label(self, name: str) -> str:

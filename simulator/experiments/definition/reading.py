@@ -216,7 +216,10 @@ class _Runs:
         return found
 
     def _setups(self) -> Iterator[tuple[dict[str, Any], list[Tree]]]:
-        """Yield each combination of the axes' values, with the entries of ``rows`` for it."""
+        """Yield each combination of the axes' values, with the entries of ``rows`` for it.
+
+        ``rows`` is a list in the definition. Each entry changes the run of some combinations.
+        """
         if not self._sweep:
             for row in self._rows:
                 yield dict(row["setup"]), [row]

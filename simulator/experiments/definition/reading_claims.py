@@ -76,9 +76,14 @@ class KnownNames:
     cells: tuple[Cell, ...]
 
     def values(self, place: Place, tree: object) -> Tree:
-        """Check and return the values of axes that a part of a claim names, by axis.
+        """Check and return the values by axis that select cells for a claim or a plot.
 
-        Instead of a mapping, the part may be the name of a variant alone.
+        Args:
+            place: the position of ``tree`` in the definition, for errors.
+            tree: a mapping from axes to values, or only the name of a variant.
+
+        Raises:
+            InvalidError: an axis or a value is not known.
         """
         if not isinstance(tree, dict):
             if not self.compare:

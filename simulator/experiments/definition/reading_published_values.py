@@ -128,7 +128,14 @@ def _doubt(place: Place, table: Tree, setup: Tree, metric: str) -> str:
 def read_theory(
     place: Place, tree: Tree, metrics: list[str], variants: list[str]
 ) -> dict[str, dict[str, float | str]]:
-    """Read values of theory: by variant if there are variants, then by metric."""
+    """Read the values that theory predicts, as numbers or names of formulas.
+
+    Returns:
+        The values by variant and metric. If there are no variants, the only key is "".
+
+    Raises:
+        InvalidError: a variant, a metric or a formula is not known.
+    """
     found: dict[str, dict[str, float | str]] = {}
     for variant, values in (tree if variants else {"": tree}).items():
         at = (*place, variant) if variants else place

@@ -30,7 +30,11 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class RealRun:
-    """One run with real jobs. Metrics have the simulator's names; times are those of the model."""
+    """One run of an experiment with real jobs, which run on a changed scale of time.
+
+    Metrics have the simulator's names. Their times are converted to seconds of the simulated
+    workload: wall-clock seconds divided by ``scale``.
+    """
 
     experiment: str
     setup: Mapping[str, Any]
@@ -78,7 +82,12 @@ def read_real_runs(path: Path) -> list[RealRun]:
 
 
 def real_run_blocks(experiment: Experiment, runs: Sequence[RealRun]) -> Iterator[Block]:
-    """Yield the part of an experiment's section that is about its real runs."""
+    """Yield the part of a report about the real runs of an experiment; nothing if it has none.
+
+    Args:
+        experiment: the experiment.
+        runs: real runs, also of other experiments, which are ignored.
+    """
     # A changed definition may no longer have the row of an old run.
     own = [run for run in runs if run.experiment == experiment.name and experiment.find(run.setup)]
     if not own:

@@ -32,7 +32,7 @@ def as_json(outcome: ExperimentOutcome) -> list[dict[str, Any]]:
 
 
 def as_text(outcome: ExperimentOutcome) -> str:
-    """Return the results as a table for a terminal, with claims and differing lines below."""
+    """Return the results as a table for a terminal, followed by claims and by lines that differ."""
     experiment = outcome.experiment
     parts = [f"{experiment.name}: {experiment.title} ({experiment.source})", ""]
     for block in (*missing_runs(outcome), *result_blocks(outcome, every_claim=True)):

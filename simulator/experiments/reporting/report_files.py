@@ -76,7 +76,8 @@ def write_report(
         outcomes: the results of the experiments.
         command: the command that makes this report.
         real: runs with real jobs, which are shown with their experiments.
-        left_out: the experiments without a workload log, each with the names of its logs.
+        left_out: a text for each experiment that was not run because it lacks workload logs, which
+            names these logs.
 
     Raises:
         ExperimentError: a file cannot be written.

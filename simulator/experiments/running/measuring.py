@@ -160,7 +160,7 @@ class _Durations:
         self._longest: dict[str, float] = {}
 
     def add(self, experiment: Experiment, cell: Cell, seconds: float | None) -> None:
-        """Record the duration of a run, in seconds."""
+        """Record the duration of a run in seconds; ignore None, an unknown duration."""
         if seconds is not None:
             self._of_cells[id(cell)] = seconds
             longest = self._longest.get(experiment.name, 0.0)

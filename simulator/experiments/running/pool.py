@@ -34,7 +34,7 @@ def run_all(tasks: Iterable[Task], processes: int, done: Done) -> None:
     Args:
         tasks: the tasks, which are started in this order. The next one is taken when it can start.
         processes: the number of tasks that run at once.
-        done: is called after each task, in the order in which they end.
+        done: is called with each task that has ended and its metrics, in the order of their ends.
 
     Raises:
         ExperimentError: a run failed; the other runs are ended.

@@ -56,9 +56,14 @@ class ResultsStore:
             raise ExperimentError(f"--results {self._folder}: the folder cannot be written")
 
     def read(self, experiment: str, label: str, spec: Mapping[str, Any]) -> dict[int, StoredRun]:
-        """Return the runs of a cell that are done, by seed.
+        """Return the stored runs of a cell (one combination of parameters), by seed.
 
         An incomplete last line, from a process that was killed while it wrote, is ignored.
+
+        Args:
+            experiment: the name of the experiment.
+            label: the name of the cell.
+            spec: the definition of the cell's run. Results of another definition are not returned.
         """
         path = self._path(experiment, label, spec)
         found: dict[int, StoredRun] = {}
@@ -93,7 +98,15 @@ class ResultsStore:
             raise ExperimentError(_unwritable(path, error)) from None
 
     def others(self, experiment: str, label: str, spec: Mapping[str, Any]) -> list[str]:
-        """Return the differences of a cell's other stored results from its present definition."""
+        """Return a description of each file with obsolete results of a cell.
+
+        It says how the definition, or the code, of these results differs from the present one.
+
+        Args:
+            experiment: the name of the experiment.
+            label: the name of the cell (one combination of parameters).
+            spec: the present definition of the cell's run.
+        """
         own = self._path(experiment, label, spec)
         pattern = f"{_file_name(label)}.*.jsonl"
         try:

@@ -71,7 +71,7 @@ def _listed(entries: Sequence[Mapping[str, Any]]) -> Workload:
 
 
 def _machine(spec: Mapping[str, Any]) -> int | None:
-    """Return the processors of the machine if the definition states them; otherwise None."""
+    """Return the number of processors if the definition states it; None to take that of the log."""
     clusters = _settings(spec.get("settings", {})).get("clusters", ())
     return spec.get("processors") or sum(each.processors for each in clusters) or None
 
@@ -169,9 +169,9 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:
-    """Return mean response times without the first ``warm_up`` jobs.
+    """Return mean response times without the first ``warm_up`` jobs, which met an empty machine.
 
-    These met an empty machine. The result is empty if ``warm_up`` is 0 or no other job was started.
+    The result is empty if ``warm_up`` is 0 or if none of the other jobs was started.
     """
     counted = sorted(jobs, key=lambda job: (job.submit, job.id))[warm_up:]
     taken = [job.turnaround for job in counted if job.start is not None]

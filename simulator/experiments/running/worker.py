@@ -17,7 +17,7 @@ from pliant.simulator.inputs.simulation_errors import SimulationError
 
 
 def main() -> int:
-    """Run each task that stdin has as a line, until it is closed; return the exit code."""
+    """Read tasks from stdin, one in each line, and run them, until stdin is closed; return 0."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

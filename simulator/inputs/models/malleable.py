@@ -56,10 +56,10 @@ def make_malleable(
 
 
 def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
-    """Make a percentage of the jobs evolving: their demand changes from phase to phase.
+    """Make a percentage of the jobs evolving: their demand changes while they run.
 
-    A job has two to five phases, which share its work at random. The first phase demands
-    the requested size. Each further phase demands half of the previous demand, the same, or
+    The run of such a job has two to five phases, which share its work at random. The first phase
+    demands the requested size. Each further phase demands half of the previous demand, the same, or
     twice as much, up to the size of the machine. A phase can run on half of its demand.
 
     Raises:

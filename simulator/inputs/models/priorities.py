@@ -15,7 +15,7 @@ Shares = tuple[tuple[float, int], ...]
 
 
 def parse_priorities(text: str) -> Shares:
-    """Read ``PCT:N,...``, such as ``10:5,20:-1``.
+    """Read ``PCT:N,...``, such as ``10:5,20:-1``: 10 % of the jobs get priority 5, 20 % get -1.
 
     Raises:
         SettingsError: the text is not valid, or a value is out of bounds.

@@ -59,7 +59,7 @@ def choose_parts(jobs: int, parts: Iterable[tuple[float, T]], rng: Random) -> di
         rng: a source of random numbers.
 
     Returns:
-        The value of each chosen job, by its place in the workload. No job is chosen twice.
+        The value of each chosen job, by its index in the workload. No job is chosen twice.
     """
     places = list(range(jobs))
     rng.shuffle(places)

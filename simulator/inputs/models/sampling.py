@@ -34,7 +34,7 @@ def bounds(name: str, text: str) -> tuple[float, float]:
 
 
 def sizes(name: str, text: str) -> Sizes:
-    """Read a size grammar.
+    """Read the sizes of a job from a text such as ``2-128`` or ``1-64:pow2``.
 
     Raises:
         WorkloadError: the text is not valid; the message has ``name``, the parameter.

@@ -33,7 +33,9 @@ def _put_in(text: str, requested: int) -> str:
 
 
 def parse_size_rule(text: str) -> SizeRule:
-    """Read a size grammar whose bounds may be shares of the request, such as ``p/2-2p:pow2``.
+    """Read a text for the sizes of a job in which ``p`` is the size that it requested.
+
+    For example, ``p/2-2p:pow2`` means the powers of two from half to twice the request.
 
     Raises:
         SizesError: the text is not valid; the message says how to write it.

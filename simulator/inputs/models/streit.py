@@ -91,7 +91,7 @@ def _power_of_sizes(processors: int, mean: float) -> float:
 
 
 def _longest_estimate(mean: float) -> float:
-    """Return the upper bound of log-uniform estimates, which begin at 300 s, from their mean."""
+    """Return the upper bound for which log-uniform estimates from 300 s on have this mean."""
     low, high = mean, mean * 1e4
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)

@@ -14,7 +14,9 @@ UserParts = tuple[tuple[float, tuple[str, str]], ...]
 
 
 def parse_users(text: str) -> UserParts:
-    """Read ``PCT:USER[@ACCOUNT],...``, such as ``60:alice,40:bob@physics``.
+    """Read ``PCT:USER[@ACCOUNT],...``, which says what percentage of the jobs each user gets.
+
+    An example is ``60:alice,40:bob@physics``.
 
     Raises:
         SettingsError: the text is not valid.
