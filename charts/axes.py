@@ -87,7 +87,10 @@ def elapsed_axis(window: Window, wanted: int, origin: float | None = None) -> Ti
 
 
 def clock_axis(window: Window, wanted: int, zone: tzinfo | None = None) -> TimeAxis:
-    """Return an axis with clock times in a time zone, by default the local one."""
+    """Return an axis of about ``wanted`` ticks, with clock times in a time zone.
+
+    ``zone`` is None for the local time zone.
+    """
     span = window.end - window.start
     rough = span / max(1, wanted)
     step = next((each for each in _CLOCK_STEPS if each >= rough), _CLOCK_STEPS[-1])
@@ -100,7 +103,10 @@ def clock_axis(window: Window, wanted: int, zone: tzinfo | None = None) -> TimeA
 
 
 def _clock_times(window: Window, step: int, zone: tzinfo | None) -> Iterator[float]:
-    """Yield times that are multiples of a step in local time, also after a clock change."""
+    """Yield the times in a window that are multiples of ``step`` seconds in local time.
+
+    This holds after a clock change, too. ``zone`` is None for the local time zone.
+    """
     moment = datetime.fromtimestamp(window.start, zone).astimezone(zone).utcoffset()
     offset = moment.total_seconds() if moment is not None else 0.0
     local = ceil((window.start + offset) / step) * step

@@ -39,7 +39,7 @@ def palette(theme: Theme) -> dict[str, str]:
 
 
 def _luminance(colour: str) -> float:
-    """Return the relative luminance of a colour (WCAG 2.2)."""
+    """Return the relative luminance (WCAG 2.2), from 0 to 1, of a colour such as ``#4477aa``."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts

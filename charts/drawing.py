@@ -100,7 +100,10 @@ _BOLD_LETTER = 0.6
 
 
 def fitting(words: str, width: float, size: float, *, bold: bool = False) -> str:
-    """Return a text, cut to a width in pixels; empty if less than three letters would remain."""
+    """Return a text, cut to ``width`` pixels; empty if less than three letters would remain.
+
+    ``size`` is the size of the letters in pixels.
+    """
     letters = int(width / (size * (_BOLD_LETTER if bold else _LETTER)))
     if len(words) <= letters:
         return words

@@ -54,7 +54,7 @@ SHOWN_MARKS = frozenset({"refused", "counter"})
 
 
 def band_of(track: JobTrack) -> Band:
-    """Return the band of a job, made from its track, which was collected from the history."""
+    """Return the band of a job, its shape in a picture, from its processors over time."""
     holds = [Hold(s.start, s.end, len(s.processors), s.processors) for s in track.segments]
     marks = [Mark(time, kind) for time, kind in track.marks if kind in SHOWN_MARKS]
     hue = track.hue if track.hue is not None else 0

@@ -74,7 +74,17 @@ def _make_state_folder(state: str, user: pwd.struct_passwd) -> None:
 
 
 def _join_as(user: pwd.struct_passwd, state: str, token: str, address: str) -> dict[str, Any]:
-    """Run `pliant node join` as a user and return its record."""
+    """Run `pliant node join` as another user, and return the record that the command prints.
+
+    Args:
+        user: the user, whose account the daemons will have.
+        state: the state directory of the user.
+        token: the token that admits this host.
+        address: the address of the server; empty for the one in the token.
+
+    Raises:
+        ClientError: the command failed or took too long.
+    """
     command = [sys.executable, "-I", "-m", "pliant.client.commands.cli", "node", "join", "-"]
     command += ["--json", *(["--address", address] if address else [])]
     try:

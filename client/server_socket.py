@@ -141,7 +141,13 @@ def check(answer: Answer) -> Answer:
 
 
 def silent_server(op: str, path: str, timeout_s: float) -> SilentServerError:
-    """Return the error for a request that the server has not answered within ``timeout_s``."""
+    """Return the error for a request that the server has not answered within ``timeout_s``.
+
+    Args:
+        op: the operation; the text differs for those that change something.
+        path: the server's socket, for the text.
+        timeout_s: how long the client waited, in seconds.
+    """
     text = f"the server did not answer within {timeout_s:g} s ({path})"
     if op in _READS:
         return SilentServerError(f"{text}: it is busy or stopped")
@@ -158,7 +164,13 @@ def silent_subscription(path: str) -> SilentServerError:
 
 
 def explain(error: OSError, op: str, path: str) -> NoServerError:
-    """Convert an error of the socket during a request to the error that the client raises."""
+    """Convert an error of the socket during a request to the error that the client raises.
+
+    Args:
+        error: the error of the operating system.
+        op: the operation of the request; the text differs for those that change something.
+        path: the server's socket, for the text.
+    """
     if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
         return NoServerError(
             f"no server answers on {path}; start a cluster with `pliant up --detach`"

@@ -193,7 +193,14 @@ def _plain(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _write_paraver(
     name: str, records: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]], now: float
 ) -> None:
-    """Write a trace of Paraver into three files that begin with ``name``."""
+    """Write a trace of Paraver into the files NAME.prv, NAME.pcf and NAME.row.
+
+    Args:
+        name: the first part of the names.
+        records: the jobs with the periods in which they had the same processors.
+        nodes: the nodes, as the server describes them.
+        now: the time up to which running jobs are shown, in seconds since the epoch.
+    """
     from pliant.client.accounting.paraver import paraver_files
 
     check_writable(f"{name}.prv")

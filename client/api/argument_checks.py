@@ -33,7 +33,13 @@ _OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def fault(argument: str, expected: str, value: object) -> UsageError:
-    """Return the error for an argument that has a wrong value."""
+    """Return the error for an argument that has a wrong value.
+
+    Args:
+        argument: the name of the argument, as the caller wrote it.
+        expected: a text that says which values are right.
+        value: the wrong value.
+    """
     return UsageError(f"{argument}: expected {expected}, got {value!r:.80}")
 
 

@@ -295,7 +295,7 @@ class _Link:
 
 
 class _Lines:
-    """Reads lines of any length."""
+    """Reads lines of any length from the server's connection."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader, self._rest = reader, b""

@@ -143,7 +143,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """The strategy's answer to a query: when a job would start if it were submitted."""
+    """The strategy's answer to a query: whether and when a job would start if it were submitted."""
 
     #: None if the strategy cannot say.
     accepted: bool | None = None

@@ -53,7 +53,13 @@ class LocalCluster:
     """A cluster on this machine: the daemons that belong to one state directory."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Use the cluster in these directories; without ``spec``, read its stored specification."""
+        """Use the cluster in these directories.
+
+        Args:
+            state: the state directory of the cluster.
+            run: its run directory, which has the server's socket.
+            spec: its specification; None for the one that is stored in the state directory.
+        """
         self.state, self.run = state, run
         self.spec = spec or load_spec(state) or ClusterSpec()
         self.daemons: list[Daemon] = []
@@ -232,7 +238,10 @@ class LocalCluster:
         return os.path.join(self.run, f"{name}.pid")
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the daemons."""
+        """Return the environment variables with which the daemons are started.
+
+        These are the variables of this process without those of a job, and the two directories.
+        """
         own = {"PLIANT_STATE_DIR": self.state, "PLIANT_RUN_DIR": self.run}
         inherited = {name: os.environ[name] for name in os.environ if name not in _JOB_VARIABLES}
         return {**inherited, **own}
@@ -352,7 +361,12 @@ class LocalCluster:
         return []
 
     def _wait_for_nodes(self, names: Sequence[str], report: Report, timeout_s: float) -> None:
-        """Wait until the server answers and the nodes with these names have registered."""
+        """Wait until the server answers and the nodes with these names have registered.
+
+        Raises:
+            DaemonDiedError: a daemon has ended.
+            ClientError: daemons are stopped (SIGSTOP), or this took longer than ``timeout_s``.
+        """
         deadline, reported, nodes = time.monotonic() + timeout_s, "", len(names)
         while True:
             for daemon in self.daemons:

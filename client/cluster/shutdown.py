@@ -37,7 +37,10 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 @dataclass(frozen=True)
 class EndedJobs:
-    """The jobs that `stop` ended without the server, by signals to their processes, and why."""
+    """The jobs that had to be ended by signals when a cluster was taken down, and why.
+
+    The server could not end them, or their processes outlived it.
+    """
 
     jobs: list[int]
     #: Whether the server had cancelled the jobs that it knew of.

@@ -14,7 +14,14 @@ from pliant.client.terminal.tables import clean
 
 
 def add_action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
-    """Add an action of ``pliant cluster``, with the options common to all; return its parser."""
+    """Add an action of ``pliant cluster``, with the options common to all; return its parser.
+
+    Args:
+        actions: the subparsers of ``pliant cluster``.
+        name: the word that names the action on the command line.
+        text: its help, in one line.
+        act: the function that carries out the action.
+    """
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )

@@ -172,7 +172,10 @@ def _show(options: argparse.Namespace) -> int:
 def _request(
     link: Connection, options: argparse.Namespace, fields: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Ask the server for the jobs that the options select, and return the answer."""
+    """Ask the server for the jobs that the options select, and return the answer.
+
+    ``fields`` are the values to get of each job; None for all.
+    """
     every = bool(options.all or options.ids or options.json or names_ended_jobs(options))
     selected = selection_fields(options)
     if options.ids and selected:

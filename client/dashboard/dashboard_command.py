@@ -137,7 +137,9 @@ def opened(address: str) -> Iterator[None]:
 
 
 def _listen(wanted: int | None) -> socket.socket:
-    """Return a socket that listens on the loopback interface.
+    """Return a socket that listens on the loopback interface, at the ``wanted`` port.
+
+    If ``wanted`` is None, this is the usual port or, if that is taken, any free one.
 
     Raises:
         ClientError: the wanted port is taken.

@@ -78,7 +78,7 @@ def sse(event: str, data: bytes) -> bytes:
 
 
 class Feed:
-    """The state of the cluster, and the browsers that see it."""
+    """Follows the state of the cluster, and streams its changes to all browsers."""
 
     def __init__(self, directory: str | None) -> None:
         self.state = LiveState()

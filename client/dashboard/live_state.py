@@ -151,7 +151,10 @@ class LiveState:
         return found
 
     def snapshot(self, window_s: float) -> dict[str, Any]:
-        """Return all data of the page for the last ``window_s`` seconds."""
+        """Return all data of the page for the last ``window_s`` seconds.
+
+        Jobs that ended before are left out.
+        """
         since = self.now - window_s
         tracks = self.tracks.by_job.values()
         jobs = [self.job(track) for track in tracks if track.end is None or track.end >= since]

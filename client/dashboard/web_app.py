@@ -101,7 +101,7 @@ Handler = Callable[[Request, Session], Awaitable[Response]]
 
 
 class Dashboard:
-    """The handlers of all addresses below ``api/``."""
+    """The functions that answer the HTTP requests to addresses below ``api/``."""
 
     def __init__(self, feed: Feed, requests: ServerRequests, sessions: Sessions) -> None:
         self._feed, self._requests, self._sessions = feed, requests, sessions

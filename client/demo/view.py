@@ -22,7 +22,7 @@ _LINE_EVERY_S = 2.0
 
 @dataclass
 class Snapshot:
-    """Jobs, nodes and events at one moment."""
+    """The jobs, nodes and events of the demo's cluster at one moment."""
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)

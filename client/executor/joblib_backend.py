@@ -23,7 +23,13 @@ class PliantBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         self._futures: set[Future[Any]] = set()
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Return the number of calls that run at the same time: not more than there are workers."""
+        """Return how many calls run at the same time: at most the number of workers.
+
+        None stands for 1, and -1 for all workers, -2 for all but one, and so on.
+
+        Raises:
+            ValueError: ``n_jobs`` is 0.
+        """
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None:

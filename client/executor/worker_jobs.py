@@ -44,7 +44,14 @@ class WorkerJobs:
     def __init__(
         self, client: Client, pool: Pool, workers: int, processors: int, options: SubmitOptions
     ) -> None:
-        """Submit the workers, and start the thread.
+        """Submit the worker jobs, and start the thread that watches and replaces them.
+
+        Args:
+            client: the connection to the server.
+            pool: the tasks that the workers run.
+            workers: the number of jobs.
+            processors: the processors of each job.
+            options: further options of the jobs.
 
         Raises:
             ClientError: the jobs cannot be submitted.

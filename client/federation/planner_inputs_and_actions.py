@@ -87,7 +87,7 @@ class GridNode:
 
 @dataclass(frozen=True, slots=True)
 class SiteLoad:
-    """How busy a site is, if its server answered the last poll."""
+    """How busy a site (another Pliant server) is, if it answered the last poll."""
 
     #: Idle processors, without those that waiting stubs will use.
     idle: int
@@ -97,7 +97,7 @@ class SiteLoad:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The state of the federation's own server and of the sites at one poll."""
+    """What one poll found: the jobs and nodes of the federation, and the load of the sites."""
 
     #: Seconds since the epoch.
     now: float

@@ -109,7 +109,7 @@ def no_bid(bids: Sequence[Bid]) -> ClientError:
 
 
 def bids_table(bids: Sequence[Bid], best: Bid | None) -> str:
-    """Return the bids as a table with a star at the best bid."""
+    """Return the bids as a table with a star at the best bid, if there is a best one."""
     return table(
         ["", "server", "start", "procs", "end", "price", "answer"],
         [_line(bid, bid is best) for bid in bids],

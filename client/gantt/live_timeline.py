@@ -111,7 +111,7 @@ def _jobs(
 
 
 def _rows(answer: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Return the jobs of an answer by number."""
+    """Return the jobs of an answer of the server by their ids."""
     jobs = answer.get("jobs")  # an older server answers with whole jobs
     if jobs is None:
         jobs = [dict(zip(answer["fields"], row, strict=True)) for row in answer["rows"]]

@@ -33,7 +33,7 @@ _REFUSALS = (UserAssertionError, PeerLimitError, ServerUnreachableError, AgentId
 
 
 class UserRequestRelay:
-    """Serves the users' socket of a login host."""
+    """Accepts connections of users on a login host, and passes their requests on to the server."""
 
     def __init__(self, links: ServerLinks) -> None:
         self._links = links

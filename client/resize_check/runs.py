@@ -23,7 +23,13 @@ class ProgramRunner:
     """Runs a program on the private cluster of a ``pliant check``."""
 
     def __init__(self, run: str, directory: str, timeout_s: float) -> None:
-        """Run programs on the cluster with this run folder; outputs go into ``directory``."""
+        """Prepare to run programs on a cluster.
+
+        Args:
+            run: the run folder of the cluster.
+            directory: the folder for the outputs of the programs.
+            timeout_s: seconds within which each step of a run must be done.
+        """
         self._client = Client(run)
         self._directory, self._timeout_s = directory, timeout_s
 

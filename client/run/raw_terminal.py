@@ -39,7 +39,7 @@ class RawTerminal:
         signal.signal(signal.SIGCONT, self._continue)
 
     def size(self) -> tuple[int, int]:
-        """Return rows and columns."""
+        """Return the rows and columns of the terminal; 24 and 80 if they are not known."""
         try:
             size = os.get_terminal_size(0)
         except OSError:

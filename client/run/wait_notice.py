@@ -13,7 +13,7 @@ INTERVAL_S = 1.0
 
 
 class WaitNotice:
-    """Asks the server in a thread whether a job has started, and writes a line if it waits."""
+    """Asks the server, in a thread, whether a job has started, and reports that it is waiting."""
 
     def __init__(self, number: int, sizes: str, *, line_end: str = "\n") -> None:
         """Start the thread.

@@ -23,7 +23,7 @@ _TARGET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SshTarget:
-    """A host; empty fields take their values from `~/.ssh/config` or the defaults of SSH."""
+    """A host as a destination of SSH; empty fields stand for `~/.ssh/config` or SSH's defaults."""
 
     #: The name that messages use, as the user wrote it.
     name: str
@@ -40,6 +40,11 @@ class SshTarget:
 
 def parse_target(text: str, *, key_file: str = "", known_hosts: str = "") -> SshTarget:
     """Return the target that a user wrote as ``[USER@]HOST[:PORT]``.
+
+    Args:
+        text: what the user wrote.
+        key_file: the file with the private key to use; empty if the user has named none.
+        known_hosts: the file of known hosts, likewise.
 
     Raises:
         UsageError: the text has another form.

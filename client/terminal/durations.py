@@ -79,7 +79,7 @@ def _parse_clock(text: str, compact: str) -> float:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return a span with two units at most: ``3.2s``, ``4m05s``, ``2h10m``, ``3d04h``."""
+    """Return a span with two units at most, such as ``3.2s`` or ``4m05s``; ``-`` for None."""
     if seconds is None:
         return "-"
     if seconds < 0:
@@ -97,7 +97,10 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_time(moment: float | None, now: float | None = None) -> str:
-    """Return a point in time as text: the clock time if it is today, otherwise with the date."""
+    """Return a point in time as text: the clock time if it is today, otherwise with the date.
+
+    The text is ``-`` for None. Times are in seconds since the epoch.
+    """
     if moment is None:
         return "-"
     then, today = time.localtime(moment), time.localtime(now)
@@ -106,7 +109,7 @@ def format_time(moment: float | None, now: float | None = None) -> str:
 
 
 def format_bytes(count: float | None) -> str:
-    """Return a size with three digits: ``512 B``, ``1.50 GiB``."""
+    """Return a size with three digits: ``512 B``, ``1.50 GiB``; ``-`` for None and 0."""
     if not count:
         return "-"
     value = float(count)

@@ -35,7 +35,10 @@ def width(text: str) -> int:
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()
 ) -> str:
-    """Return a table of rows under their heads; the columns in ``right`` are right-aligned."""
+    """Return a table of rows under their heads.
+
+    ``right`` has the heads of the columns that are right-aligned.
+    """
     return table_of_blocks(heads, [(len(rows), list(zip(*rows, strict=True)))], right=right)
 
 

@@ -131,7 +131,10 @@ def _day(text: str, now: float, clock: Clock) -> float | None:
 
 
 def _at(now: float, days: int, clock: Clock) -> float | None:
-    """Return a clock time ``days`` days after today; None if it is out of range."""
+    """Return a clock time ``days`` days after today, in seconds since the epoch.
+
+    The result is None if it is out of range.
+    """
     year, month, day = time.localtime(now)[:3]
     try:
         # mktime corrects a day that the month does not have.

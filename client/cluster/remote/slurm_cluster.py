@@ -32,7 +32,13 @@ class SlurmCluster(RemoteCluster):
     """A cluster on the nodes of the Slurm allocation in which this process runs."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Use the cluster in these directories; without ``spec``, read its stored specification."""
+        """Use the cluster in these directories.
+
+        Args:
+            state: the state directory of the cluster.
+            run: its run directory, which has the server's socket.
+            spec: its specification; None for the one that is stored in the state directory.
+        """
         self._address = ""
         super().__init__(state, run, spec)
 

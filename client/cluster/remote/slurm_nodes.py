@@ -57,7 +57,10 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class SlurmOrder:
-    """The settings of this daemon, passed as JSON on its command line. They contain no secrets."""
+    """The settings of the daemon in a Slurm allocation, passed as JSON on its command line.
+
+    They contain no secrets.
+    """
 
     job: str
     hosts: tuple[Host, ...]

@@ -37,7 +37,13 @@ class SshCluster(RemoteCluster):
     """A cluster whose nodes are reached over SSH."""
 
     def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
-        """Use the cluster in these directories; without ``spec``, read its stored specification."""
+        """Use the cluster in these directories.
+
+        Args:
+            state: the state directory of the cluster.
+            run: its run directory, which has the server's socket.
+            spec: its specification; None for the one that is stored in the state directory.
+        """
         self._listen = self._own_address = ""
         #: Hosts that failed before their nodes were started.
         self._failed: dict[str, HostError] = {}

@@ -177,7 +177,13 @@ def resizes_of(history: Sequence[Event]) -> list[Tree]:
 
 
 def _use(samples: Sequence[Sample], jobs: dict[int, int], begin: float) -> list[Tree]:
-    """Return, for each interval between samples, how many processors each job used on average."""
+    """Return, for each interval between samples, how many processors each job used on average.
+
+    Args:
+        samples: the processor time of all ranks over time.
+        jobs: the number of each job in the results, by its number at the server.
+        begin: the time that counts as 0, in seconds since the epoch.
+    """
     found = []
     for before, after in pairwise(samples):
         entry: Tree = {"at_s": after.at - begin}

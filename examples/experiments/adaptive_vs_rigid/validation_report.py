@@ -103,7 +103,13 @@ def _write_pictures(folder: Path, found: Sequence[Validation]) -> list[Path]:
 
 
 def _times(each: Validation, kind: str, title: str) -> Any:
-    """Return a figure of the real and simulated times of all jobs, with their distance below."""
+    """Return a figure of the real and simulated times of all jobs, with their distance below.
+
+    Args:
+        each: the comparison of a run with its simulation.
+        kind: which times, ``start`` or ``end``.
+        title: the name of these times.
+    """
     jobs = sorted(each.distances, key=lambda distance: distance.job)
     numbers = [distance.job for distance in jobs]
     figure = new_figure(9.0, 5.0)
