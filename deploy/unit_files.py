@@ -62,7 +62,7 @@ class InstalledFile:
 
 
 def make_files(roles: Collection[str], installation: Installation) -> list[InstalledFile]:
-    """Return the files for the roles of a host, each once."""
+    """Return the files that a host with these roles needs, without duplicates."""
     named = [*_COMMON, *(each for role in ROLES if role in roles for each in ROLES[role])]
     return [
         InstalledFile(path, fill_in(_template(name), installation))

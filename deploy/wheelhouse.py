@@ -81,7 +81,7 @@ def pack_wheels(folder: str, wheels: Mapping[str, str], *, compiled: bool = Fals
 
     Args:
         folder: the folder of the wheels.
-        wheels: the names of the wheels to pack.
+        wheels: the wheels to pack, by name; the values are not used.
         compiled: whether to add their modules as compiled by this Python. Otherwise hosts compile
             them, which takes two thirds of an installation.
     """

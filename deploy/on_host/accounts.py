@@ -24,7 +24,11 @@ def make_account(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any
     """Make a system account if it does not exist, and note it in the record of this host.
 
     Args:
-        arguments: ``account``, its ``home``, and ``prefix``.
+        arguments: the name of the ``account``, its ``home`` folder, and ``prefix``, the folder of
+            installations, which has the record.
+
+    Returns:
+        An empty record: there is nothing to report.
     """
     name = arguments["account"]
     if has_account(name):
@@ -76,7 +80,11 @@ def run_as(account: str) -> dict[str, Any]:
 
 
 def environment(arguments: dict[str, Any]) -> dict[str, str]:
-    """Return the environment of a daemon or a command of Pliant on this host."""
+    """Return the environment variables of a daemon or a command of Pliant on this host.
+
+    Args:
+        arguments: the ``account`` under which it runs, and its folders ``state`` and ``run``.
+    """
     return {
         "PATH": PATH,
         "HOME": find_user(arguments["account"]).pw_dir,
@@ -90,8 +98,9 @@ def run_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
     """Run a command as an account, with the payload as its standard input.
 
     Args:
-        arguments: ``argv``, ``account``, ``state`` and ``run`` (folders); optionally ``as_root``,
-            ``retry_s`` (seconds during which a command that fails is tried again) and ``may_fail``.
+        arguments: ``argv``, ``account``, ``state`` and ``run`` (folders); optionally ``as_root``
+            (run it as root instead), ``retry_s`` (seconds during which a command that fails is
+            tried again) and ``may_fail``.
         payload: the input of the command.
 
     Returns:
@@ -140,7 +149,7 @@ def check(argv: list[str]) -> None:
 
 
 def _end_of(output: bytes) -> str:
-    """Return the last part of an output as text, because errors are usually printed last."""
+    """Return the last `_MAX_SHOWN_BYTES` bytes of an output as text: errors are printed last."""
     return output[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
 
 

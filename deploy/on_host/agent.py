@@ -61,7 +61,7 @@ _REMEDIES = {
 
 
 def main() -> None:
-    """Read a request from stdin, carry it out, and print the answer."""
+    """Read a request from stdin, carry it out, and print the answer, both as JSON."""
     request = json.loads(sys.stdin.buffer.readline())
     print(json.dumps(answer(request, sys.stdin.buffer)), flush=True)
 

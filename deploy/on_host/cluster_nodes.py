@@ -18,12 +18,15 @@ _ABSENT = {"LOST", "UNKNOWN"}
 
 
 def run_server_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Run a command of Pliant on the server's host as the server's account; return its result.
+    """Run a command of Pliant on the server's host, as the account of the server.
 
     Args:
         arguments: ``words``, of which the first is the name of the command, and the arguments of
             `run_command`.
         payload: the input of the command.
+
+    Returns:
+        The exit ``code`` and ``stdout``.
     """
     server = find_daemons(arguments["prefix"]).get("server")
     if server is None:
@@ -37,6 +40,10 @@ def list_nodes(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Return a record with the entry ``nodes``: the state and the used slots of each node by name.
 
     The entry is empty if the server does not answer.
+
+    Args:
+        arguments: those of `run_command` except ``argv``, and ``prefix``, the folder of
+            installations.
     """
     words = ["nodestat", "--json"]
     done = run_server_command({**arguments, "words": words, "may_fail": True}, io.BytesIO())
@@ -47,7 +54,11 @@ def list_nodes(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 
 
 def wait_node(arguments: dict[str, Any], payload: BinaryIO) -> dict[str, Any]:
-    """Wait until the server lists a node as connected, and return its ``state``.
+    """Wait until the server lists a node as connected, and return a record with its ``state``.
+
+    Args:
+        arguments: the name of the ``node``, ``timeout_s``, and the arguments of `list_nodes`.
+        payload: not used.
 
     Raises:
         HostError: the node is still unknown or lost after ``timeout_s``.

@@ -52,6 +52,10 @@ def _note_started(arguments: dict[str, Any]) -> None:
     """Remove a daemon from the list of those to restart, in the record of this host's deployment.
 
     It has been started and has read its new files.
+
+    Args:
+        arguments: the name of the ``daemon``, and ``prefix``, the folder of installations, which
+            has the record.
     """
     with changed_manifest(arguments["prefix"]) as record:
         if arguments["daemon"] in record["to_restart"]:
@@ -94,7 +98,11 @@ def _wait_until_ready(
 
 
 def wait_connected(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Wait until a daemon has a TCP connection to the port of the server.
+    """Wait until a daemon has a TCP connection to the port of the server; return an empty record.
+
+    Args:
+        arguments: the name of the ``daemon``, its ``log``, the ``port`` of the server, ``prefix``,
+            the folder of installations, and ``timeout_s``.
 
     Raises:
         HostError: the daemon has no connection after ``timeout_s``.
@@ -146,7 +154,14 @@ def _tail(path: str) -> str:
 
 
 def stop_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Stop a daemon that runs as a plain process; jobs keep running."""
+    """Stop a daemon that runs as a plain process, if it is running; its jobs keep running.
+
+    Args:
+        arguments: the name of the ``daemon``, and ``prefix``, the folder of installations.
+
+    Returns:
+        An empty record: there is nothing to report.
+    """
     found = find_daemons(arguments["prefix"]).get(arguments["daemon"])
     if found is not None:
         end_process(found.pid, STOP_TIMEOUT_S)
@@ -154,7 +169,14 @@ def stop_daemon(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def use_systemd(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Create the accounts and folders for which systemd has files, and make it load new units."""
+    """Let systemd make the account and folders that its files describe, and load its units.
+
+    Args:
+        arguments: the name of the ``account``, and ``prefix``, the folder of installations.
+
+    Returns:
+        An empty record: there is nothing to report.
+    """
     with changed_manifest(arguments["prefix"]) as record:
         if not has_account(arguments["account"]):
             check(["systemd-sysusers"])
@@ -165,7 +187,15 @@ def use_systemd(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def start_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Enable and restart a unit, and wait until its daemon is ready."""
+    """Enable and restart a systemd unit, and wait until its daemon is ready.
+
+    Args:
+        arguments: the name of the ``unit`` and of its ``daemon``, and ``prefix``, the folder of
+            installations.
+
+    Returns:
+        An empty record: there is nothing to report.
+    """
     unit = arguments["unit"]
     with changed_manifest(arguments["prefix"]) as record:
         if unit not in record["units"]:
@@ -191,7 +221,14 @@ def start_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
 
 
 def stop_unit(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Stop and disable a unit; jobs keep running."""
+    """Stop and disable a systemd unit, if it is installed; the jobs of its daemon keep running.
+
+    Args:
+        arguments: the name of the ``unit``.
+
+    Returns:
+        An empty record: there is nothing to report.
+    """
     if os.path.exists(f"/etc/systemd/system/{arguments['unit']}.service"):
         check(["systemctl", "disable", "--now", arguments["unit"]])
     return {}

@@ -13,7 +13,14 @@ from pliant.deploy.on_host.manifest import changed_manifest, replace_file
 def make_folders(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Make folders that do not exist, each with its mode and owner.
 
-    Parents that do not exist are made with mode 0755, and removed with the folders later.
+    Parents that do not exist are made with mode 0755, and a removal of Pliant removes them, too.
+
+    Args:
+        arguments: ``folders``, each with ``path``, ``mode`` and ``owner``; the name of the
+            ``cluster``, and ``prefix``, the folder of installations.
+
+    Returns:
+        An empty record: there is nothing to report.
     """
     with changed_manifest(arguments["prefix"]) as record:
         record["cluster"] = arguments["cluster"]
@@ -55,7 +62,11 @@ def write_file(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Write a file; record its digest, and the daemons that must be restarted to read it.
 
     Args:
-        arguments: ``prefix``, the ``path`` and ``text`` of the file, and ``daemons``.
+        arguments: the ``path`` and ``text`` of the file, the names of these ``daemons``, and
+            ``prefix``, the folder of installations.
+
+    Returns:
+        An empty record: there is nothing to report.
     """
     path, text = arguments["path"], arguments["text"]
     with changed_manifest(arguments["prefix"]) as record:

@@ -43,7 +43,7 @@ EMPTY: dict[str, Any] = {
 
 
 def read_manifest(prefix: str) -> dict[str, Any] | None:
-    """Return the record of this host, or None if nothing is deployed below a folder.
+    """Return the record of what was deployed on this host below ``prefix``; None if nothing was.
 
     Raises:
         HostError: the file is damaged or of a newer version.
@@ -74,7 +74,7 @@ def locked(prefix: str) -> Iterator[None]:
     does not exist yet.
 
     Raises:
-        HostError: another operation kept the lock for longer than the limit.
+        HostError: another operation kept the lock for `LOCK_TIMEOUT_S` seconds.
     """
     if not os.path.isdir(prefix):
         yield
@@ -101,7 +101,11 @@ def locked(prefix: str) -> Iterator[None]:
 
 @contextmanager
 def changed_manifest(prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield the record of this host, to be changed in place; save it, also after an error."""
+    """Yield the record of what was deployed on this host, to be changed in place, and save it.
+
+    It is saved also after an error, and is empty at the first deployment. Within this context,
+    other operations on this host wait (`locked`).
+    """
     with locked(prefix):
         record = read_manifest(prefix)
         if record is None:

@@ -28,12 +28,12 @@ _CERTIFICATE = re.compile(
 
 
 def probe(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Return the facts of this host.
+    """Return the facts of this host, such as its Python version, free space and running daemons.
 
     Args:
-        arguments: ``prefix``, ``state`` and ``run`` folders, ``accounts``, ``files`` and
-            ``folders`` to look at, ``writable`` folders that will grow, and ``server``, the address
-            of the server.
+        arguments: the folders ``prefix``, ``state`` and ``run``; ``accounts``, ``files`` and
+            ``folders`` to look for; ``writable``, the folders whose free space is measured; and
+            ``server``, the address of the server.
     """
     prefix, state = arguments["prefix"], arguments["state"]
     return {
@@ -138,7 +138,7 @@ def _link(path: str) -> str:
 
 
 def _fingerprints(path: str) -> list[str]:
-    """Return the SHA-256 of each certificate in a file."""
+    """Return the SHA-256 of each certificate in a file; empty if the file cannot be read."""
     try:
         with open(path, encoding="ascii") as file:
             text = file.read()

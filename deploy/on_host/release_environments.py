@@ -33,9 +33,12 @@ def install_environment(arguments: dict[str, Any], payload: BinaryIO) -> dict[st
     """Make the Python environment of a release from wheels, which are a tar archive in the payload.
 
     Args:
-        arguments: ``prefix``, the name of the ``environment``, and ``wheels``: the SHA-256 of each
-            wheel by its name.
+        arguments: ``prefix``, the folder of installations, the name of the ``environment``, and
+            ``wheels``: the SHA-256 of each wheel by its name.
         payload: the archive.
+
+    Returns:
+        An empty record: there is nothing to report.
     """
     with locked(arguments["prefix"]):
         _install(arguments, payload)
@@ -104,6 +107,12 @@ def switch_environment(arguments: dict[str, Any], _payload: BinaryIO) -> dict[st
     """Point the link `current` to a Python environment, and record the previous one for a rollback.
 
     All other environments are removed, except those from which a process runs.
+
+    Args:
+        arguments: the name of the ``environment``, and ``prefix``, the folder of installations.
+
+    Returns:
+        An empty record: there is nothing to report.
     """
     prefix, name = arguments["prefix"], arguments["environment"]
     with changed_manifest(prefix) as record:

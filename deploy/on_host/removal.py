@@ -27,8 +27,13 @@ def remove_all(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Stop remaining processes of the daemons, and remove files, folders and the account.
 
     Args:
-        arguments: ``prefix``, and ``own``: folders that only Pliant uses, which are removed with
-            all that they contain.
+        arguments: ``prefix``, the folder of installations; ``own``: folders that only Pliant uses,
+            which are removed with all that they contain; and ``helper_files``: further files to
+            remove.
+
+    Returns:
+        ``kept``: the folders that stay because they are not empty. The record is empty if nothing
+            was deployed.
     """
     with locked(arguments["prefix"]):
         record = read_manifest(arguments["prefix"])

@@ -13,6 +13,9 @@ def make_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
     Args:
         arguments: the ``shared`` folders, and ``marker``: the name of the file.
+
+    Returns:
+        An empty record: there is nothing to report.
     """
     for folder in arguments["shared"]:
         path = os.path.join(folder, arguments["marker"])
@@ -29,8 +32,11 @@ def make_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 def find_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
     """Check that this host sees the marker file of the server's host in each shared folder.
 
+    Args:
+        arguments: the ``shared`` folders, and ``marker``: the name of the file.
+
     Returns:
-        ``missing``: the folders without it, with the reason.
+        ``missing``: the folders without it, each with the reason.
     """
     missing = {}
     for folder in arguments["shared"]:
@@ -42,7 +48,14 @@ def find_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]
 
 
 def remove_marker(arguments: dict[str, Any], _payload: BinaryIO) -> dict[str, Any]:
-    """Remove the marker file from each folder."""
+    """Remove the marker file from each shared folder in which it exists.
+
+    Args:
+        arguments: the ``shared`` folders, and ``marker``: the name of the file.
+
+    Returns:
+        An empty record: there is nothing to report.
+    """
     for folder in arguments["shared"]:
         try:
             os.unlink(os.path.join(folder, arguments["marker"]))

@@ -36,7 +36,11 @@ class WheelInstaller:
         self._python = os.path.join(environment, "bin", "python")
 
     def install(self, name: str, content: bytes) -> None:
-        """Unpack a wheel, check each file, and make its commands.
+        """Unpack a wheel into the environment, check each file, and make the wheel's commands.
+
+        Args:
+            name: the file name of the wheel, for errors.
+            content: the bytes of the wheel.
 
         Raises:
             HostError: the wheel is damaged.

@@ -158,9 +158,10 @@ def _accounts(cluster: Cluster, facts: HostFacts, server: HostFacts | None) -> I
 
 
 def _checkpoints(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[Problem]:
-    """Yield a problem if there is no folder of checkpoints.
+    """Yield a problem if the hosts file names a folder of checkpoints that does not exist.
 
-    The first job would make this folder, and the jobs of other users could not write to it.
+    Only the server's host is checked. The first job would make this folder, and the jobs of other
+    users could not write to it.
     """
     folder = cluster.checkpoints
     if folder and Role.SERVER in host.roles and folder not in facts.folders:

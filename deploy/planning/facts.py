@@ -9,7 +9,7 @@ import msgspec
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """A daemon that runs on a host."""
+    """A daemon that is running on a host, and the Python environment (release) that it uses."""
 
     pid: int
     #: Name of the environment from which it runs.
@@ -17,7 +17,7 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The record of the deployment on a host (`on_host.manifest`)."""
+    """The record of what was deployed on a host, such as its files, folders and release."""
 
     cluster: str = ""
     environment: str = ""

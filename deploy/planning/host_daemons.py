@@ -110,7 +110,10 @@ def join_step(cluster: Cluster, host: Host, environment: str) -> Step:
 
 
 def token_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """Return arguments of the command that makes a join token on the server's host."""
+    """Return the arguments of `run_server_command` that make a join token for a host.
+
+    With the token, the host becomes a node or login host of the cluster (`join_step`).
+    """
     if Role.NODE in host.roles:
         slots = [] if host.slots is None else ["--slots", str(host.slots)]
         which = ["--node", host.name, *slots]
@@ -122,7 +125,7 @@ def token_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def wait_steps(cluster: Cluster, host: Host) -> Iterator[Step]:
-    """Yield steps that wait until a node is connected and the server lists it as present."""
+    """Yield steps that wait until a node is connected, and until the server uses it."""
     port = int(cluster.listen.rpartition(":")[2])
     arguments = {
         "prefix": host.folders.prefix,

@@ -64,7 +64,7 @@ class Wheel:
         return self.file.split("-")[1]
 
     def fits(self, platform: Platform) -> bool:
-        """Return whether a host can use the wheel."""
+        """Return whether a host can use the wheel, according to the tags in the wheel's name."""
         pythons, abis, platforms = self.file.removesuffix(".whl").split("-")[-3:]
         return any(
             _python_fits(python, abi, platform.python)
@@ -94,7 +94,7 @@ def choose_release(wheels: Collection[Wheel], platform: Platform) -> Release:
     """Return the release that the wheels make for a host.
 
     Raises:
-        ReleaseError: a wheel is missing, or there are two versions of one.
+        ReleaseError: a wheel is missing, or wheels of two versions of a distribution fit the host.
     """
     chosen: dict[str, Wheel] = {}
     versions: dict[str, set[str]] = {}

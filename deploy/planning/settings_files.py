@@ -33,7 +33,7 @@ class ExpectedFile:
 
 
 def settings_path(host: Host, name: str) -> str:
-    """Return the path of the file of settings with this name on a host."""
+    """Return the path of the settings file ``name``, such as that of a daemon, on a host."""
     return os.path.join(host.folders.config, name)
 
 

@@ -216,8 +216,9 @@ class Deployment:
     def _stops_before(self, rest: Sequence[HostRun], runs: Sequence[HostRun]) -> bool:
         """Stop the hosts ``rest`` if a host of ``runs`` has failed; return whether this was done.
 
-        They are stopped only if one of ``rest`` would restart daemons and the command does not keep
-        going. A release that does not start on one host would probably fail on the others, too.
+        They are stopped only if one of ``rest`` would restart daemons and the administrator has not
+        asked to keep going. A release that does not start on one host would probably fail on the
+        others, too.
         """
         failed = next((run for run in runs if run.has_failed), None)
         if failed is None or self._orders.keeps_going:

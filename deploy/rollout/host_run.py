@@ -46,7 +46,7 @@ class HostRun:
         self.problems.append(Problem(failure.step, failure.cause, failure.remedy))
 
     def connect_and_probe(self, cluster: Cluster) -> None:
-        """Connect to the host, and collect its facts."""
+        """Connect to the host, and collect its facts; an error becomes a problem of the host."""
         try:
             self.session.connect()
             before = time.time()

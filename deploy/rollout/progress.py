@@ -20,19 +20,19 @@ class ProgressView(Protocol):
     """The interface of progress displays; the deployment calls the methods from any thread."""
 
     def begin(self, host: str, steps: int) -> None:
-        """Record that a host begins to carry out its plan."""
+        """Record that a host begins to carry out its plan, which has ``steps`` steps."""
 
     def step(self, host: str, text: str) -> None:
-        """Record that a step begins."""
+        """Record that a host begins the step that ``text`` describes."""
 
     def wait(self, host: str) -> None:
         """Record that the host has finished its step, and waits for other hosts."""
 
     def fail(self, host: str, text: str) -> None:
-        """Record the step or check that failed."""
+        """Record that a host has failed; ``text`` names the step or check."""
 
     def end(self, host: str, text: str) -> None:
-        """Record the end of the host's plan, with a text about the result."""
+        """Record that a host has ended its plan; ``text`` is the result."""
 
 
 class QuietView:

@@ -25,7 +25,7 @@ _MAX_NAME_WIDTH = 32
 
 
 class _State(IntEnum):
-    """The state of a host. If the terminal has too few lines, lower states are shown first."""
+    """The state of a host. If the terminal has too few lines, small values are shown first."""
 
     WORKING = 0
     FAILED = 1
@@ -73,7 +73,7 @@ class TerminalView:
             row.started = now if row.started is None else row.started
 
     def wait(self, host: str) -> None:
-        """Count the present step as done."""
+        """Count the present step of the host as done, and mark the host as waiting for others."""
         with self._lock:
             row = self._row(host)
             row.state = _State.WAITING
