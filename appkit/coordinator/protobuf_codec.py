@@ -124,7 +124,7 @@ def progress_to_wire(progress: Progress) -> pb.AppReport:
 
 
 def decision_from_wire(go: pb.Go) -> Decision:
-    """Return the resize that the server orders with a GO."""
+    """Return the resize that a GO message of the server orders to carry out."""
     return Decision(
         resize=go.resize,
         epoch=go.epoch,

@@ -115,7 +115,7 @@ class Constant(RegisteredData):
         return other, checksum(other.buffers())
 
     def expect(self, coming: tuple[Handle, int] | None) -> None:
-        """Keep the result of `fetch` for the next resize; None if no part was read."""
+        """Keep ``coming``, the result of `fetch`, for the next resize; None if no part was read."""
         self._coming = coming
 
     def drop(self) -> None:

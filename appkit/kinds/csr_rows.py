@@ -15,7 +15,11 @@ from pliant.appkit.storage.array_files import ArrayReader, ArrayWriter, SavedArr
 
 @dataclass(frozen=True)
 class CsrRows:
-    """Rows in CSR form: row ``i`` has ``indices[indptr[i]:indptr[i + 1]]``, and ``data`` alike."""
+    """Rows in CSR form.
+
+    Row ``i`` has the columns ``indices[indptr[i]:indptr[i + 1]]``, with the values in the same
+    range of ``data``.
+    """
 
     indptr: NDArray[np.int64]
     #: Global column numbers.

@@ -116,7 +116,7 @@ def _send_receive_object(
 
 
 def _receive_arguments(positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the receive in a call that sends and receives, by name.
+    """Return, by name, the arguments of the receive in a call such as ``Sendrecv``.
 
     Args:
         positional: the arguments of the call that follow those of the send.

@@ -142,7 +142,7 @@ def _create_from_groups(
 def _replace(
     owner: type, name: str, replacement: Callable[..., Any], *, is_static: bool = True
 ) -> None:
-    """Replace a method of an mpi4py class by a function, which gets the original method first.
+    """Replace a method of an mpi4py class by a function.
 
     The classes of mpi4py are extension types. Python refuses to assign their attributes, but their
     dictionary can be changed. A subclass would not help, because other libraries return windows and
@@ -151,7 +151,7 @@ def _replace(
     Args:
         owner: the class.
         name: the name of the method.
-        replacement: the function.
+        replacement: the function; gets the original method, then the arguments of the call.
         is_static: whether the method is called without an object, as class methods are.
     """
     original = getattr(owner, name)

@@ -15,7 +15,10 @@ from pliant.core.support.plural import plural
 
 @dataclass(frozen=True, slots=True)
 class RankMap:
-    """The processes before and after a resize, as ranks of the communicator the data move over."""
+    """Which process has which rank before and after a resize.
+
+    Processes are numbered as in the communicator over which the data move.
+    """
 
     #: ``old[i]`` is the process that was rank ``i`` before the resize.
     old: tuple[int, ...]
