@@ -168,7 +168,7 @@ class CheckpointStore:
         """
         with self.open(create=True) as folder:
             self._check(folder)
-            number = self._published(folder) + 1
+            number = self._last_used_number(folder) + 1
             folder.remove(data_name(number))
             folder.child(data_name(number), create=True).close()
         return number
@@ -269,7 +269,7 @@ class CheckpointStore:
         if later := self._later_run(folder):
             raise OSError(f"run {later} of the job has gone on from its last checkpoint")
 
-    def _published(self, folder: PrivateFolder) -> int:
+    def _last_used_number(self, folder: PrivateFolder) -> int:
         """Return the highest checkpoint number that must not be used again; 0 if there is none.
 
         In the first run of a job, that is the number of the published checkpoint. In later runs, or
@@ -326,14 +326,14 @@ def registration_difference(theirs: Sequence[Description], mine: Sequence[Descri
         mine: those of the program.
     """
     for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
-        if there != here and _as_now(there) != here:
+        if there != here and _in_present_form(there) != here:
             return f"registration {place}: the checkpoint has {there}, the program {here}"
     if len(theirs) != len(mine):
         return f"the checkpoint has {len(theirs)} registrations, the program {len(mine)}"
     return ""
 
 
-def _as_now(saved: Description) -> Description:
+def _in_present_form(saved: Description) -> Description:
     """Convert a description in a checkpoint to the form that this version writes.
 
     In old versions, the type of items was text.

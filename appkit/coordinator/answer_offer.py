@@ -115,7 +115,7 @@ def answer_offer(
 
 def _accept(offer: Offer, terms: OfferTerms) -> Answer:
     return Answer(
-        Verb.ACCEPT, terms.reason, not_before=_instant(terms), cost_s=offer.estimated_cost_s
+        Verb.ACCEPT, terms.reason, not_before=_earliest_time(terms), cost_s=offer.estimated_cost_s
     )
 
 
@@ -141,7 +141,7 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
         terms.reason,
         sizes=usable,
         price=terms.price,
-        not_before=_instant(terms),
+        not_before=_earliest_time(terms),
         cost_s=offer.estimated_cost_s,
         resources=terms.resources,
     )
@@ -202,7 +202,7 @@ def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
     return (more or fewer) if offer.grows else (fewer or more)
 
 
-def _instant(terms: OfferTerms) -> float:
+def _earliest_time(terms: OfferTerms) -> float:
     """Return the earliest time of the resize in seconds since the epoch; 0 if it may be now."""
     return clock.now() + terms.not_before_s if terms.not_before_s else 0.0
 

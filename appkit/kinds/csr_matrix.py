@@ -270,7 +270,9 @@ class CsrMatrix(BlockHandle[_Part]):
         return self._here().ghosts()
 
     def _taken(self, values: Any, rows: int) -> CsrRows:
-        return CsrRows.taken(f"matrix {self.name!r}", values, rows, self.shape[1], self.dtype)
+        return CsrRows.checked_copy(
+            f"matrix {self.name!r}", values, rows, self.shape[1], self.dtype
+        )
 
     # ---------------------------------------------------------------- as the split of other arrays
 

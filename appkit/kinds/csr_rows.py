@@ -38,7 +38,7 @@ class CsrRows:
         return cls(indptr, indices, np.empty(nonzeros, dtype))
 
     @classmethod
-    def taken(
+    def checked_copy(
         cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]
     ) -> "CsrRows":
         """Check the CSR rows that a program gave, and return copies of their arrays.
@@ -59,11 +59,11 @@ class CsrRows:
             indptr, indices, data = values
         except (TypeError, ValueError) as error:
             raise DistributionError(f"{what}: indptr, indices and data are needed") from error
-        taken = cls(np.array(indptr, np.int64), np.array(indices, np.int64), np.array(data, dtype))
-        fault = taken._fault(rows, columns)
+        made = cls(np.array(indptr, np.int64), np.array(indices, np.int64), np.array(data, dtype))
+        fault = made._fault(rows, columns)
         if fault:
             raise DistributionError(f"{what}: {fault}")
-        return taken
+        return made
 
     def _fault(self, rows: int, columns: int) -> str:
         if self.indptr.shape != (rows + 1,):

@@ -203,17 +203,17 @@ class Deployment:
             self._keep_server_of_failed_hosts()
             self._start_server()
             return
-        if self._stops_before(runs, runs):
+        if self._stop_after_failure(runs, runs):
             return
         self._start_server()
         rolling = [run for run in others if run.plan.is_rolling]
         self._each([run for run in others if run not in rolling], self._start)
         for number, run in enumerate(rolling):
-            if self._stops_before(rolling[number:], runs):
+            if self._stop_after_failure(rolling[number:], runs):
                 return
             self._start(run)
 
-    def _stops_before(self, rest: Sequence[HostRun], runs: Sequence[HostRun]) -> bool:
+    def _stop_after_failure(self, rest: Sequence[HostRun], runs: Sequence[HostRun]) -> bool:
         """Stop the hosts ``rest`` if a host of ``runs`` has failed; return whether this was done.
 
         They are stopped only if one of ``rest`` would restart daemons and the administrator has not
