@@ -126,7 +126,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 self._core_loop.post(ApplicationLeft(session.job, session.run))
 
     async def _hello(self, context: Any, reports: Any) -> app_pb2.AppReport | None:
-        """Return the first message of an application; None if it cannot prove its token."""
+        """Return an application's first message; None if it does not prove to know its token."""
         subject = subject_of(context.invocation_metadata())
         if not subject:  # an older version sends the token itself
             first: app_pb2.AppReport = await anext(reports)
@@ -142,7 +142,11 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         return first if own else None
 
     def _refusal(self, first: app_pb2.AppReport) -> str | None:
-        """Return why a session is refused; None if it is accepted."""
+        """Return why an application's session is refused; None if it is accepted.
+
+        Args:
+            first: the first message of the session.
+        """
         if first.WhichOneof("body") != "hello":
             return "the first message must be Hello"
         hello = first.hello
@@ -234,9 +238,9 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         self._core_loop.post(suspension_from_proto(hello))
 
     def _is_former(self, hello: app_pb2.Hello) -> bool:
-        """Return whether a Hello message has a lower epoch than its job has now.
+        """Return whether a first message (Hello) comes from a coordinator that has been replaced.
 
-        Its sender is then a coordinator that a committed resize has replaced.
+        Its epoch is then lower than that of its job, which each committed resize increments.
         """
         entry = self._status.entry(JobId(hello.job))
         return entry is not None and hello.epoch < entry.info["epoch"]

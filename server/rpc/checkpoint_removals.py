@@ -51,7 +51,7 @@ _MAX_TEXT = 300
 
 @dataclass(slots=True)
 class _Removal:
-    """The folders of a job that are to be removed."""
+    """The checkpoint folders of one ended job, which a node must remove one after the other."""
 
     job: JobId
     #: There are two if a folder has a name of an earlier version. An order is about the first.
@@ -170,7 +170,10 @@ class CheckpointRemovals:
         self._changed.notify_all()
 
     def _drop_folder(self, removal: _Removal) -> None:
-        """Drop the first folder of a removal, and continue with the next one."""
+        """Take the first folder off a removal's list, and queue the removal again for the next.
+
+        The folder was removed, or cannot be removed.
+        """
         del removal.folders[0]
         if removal.folders:
             self._wait_again(removal, due=0.0)
@@ -198,7 +201,7 @@ class CheckpointRemovals:
     def _take(self) -> tuple[_Removal, NodeName] | None:
         """Take the next removal from the queue, and return it with the node that gets the order.
 
-        None if no removal is due, or if all nodes have as many orders as they may have.
+        None if no removal is due, or if each node is working on `MAX_AT_NODE` orders.
         """
         used = Counter(at for _, at in self._sent.values())
         node = next((each for each in self._nodes if used[each] < MAX_AT_NODE), None)
@@ -232,7 +235,10 @@ class CheckpointRemovals:
                 self._retry_later(removal, f"node {node} has not answered")
 
     def _seconds_to_wait(self) -> float | None:
-        """Return the seconds until the next removal is due; None if no time is known."""
+        """Return in how many seconds the thread must look at its queue again.
+
+        None if it only has to do so when it is woken, because no retry or search is planned.
+        """
         now = time.monotonic()
         due = [removal.due for removal, _ in self._sent.values()]
         due += [removal.due for removal in self._waiting.values() if removal.due > now]
@@ -274,7 +280,7 @@ class CheckpointRemovals:
             log.exception("cannot search for checkpoints of jobs that have ended")
 
     def _find_users(self) -> None:
-        """Look up the users of new removals, so that each user gets a turn."""
+        """Look up the user of each new removal, because the queue takes users in turn."""
         with self._changed:
             new, self._new = self._new, []
         for removal in new:
@@ -287,7 +293,10 @@ class CheckpointRemovals:
                 self._limit_users(new)
 
     def _limit_users(self, new: list[_Removal]) -> None:
-        """Drop new removals of users who have too many in the queue; a later search finds them."""
+        """Drop new removals of users who have more than `MAX_OF_USER` of them in the queue.
+
+        A later search for the remaining folders finds them again.
+        """
         waiting = Counter(removal.uid for removal in self._waiting.values())
         for removal in reversed(new):
             if removal.uid is None or waiting[removal.uid] <= MAX_OF_USER:
@@ -310,7 +319,11 @@ class CheckpointRemovals:
                 self._retry_later(removal, reason)
 
     def _send_order(self, removal: _Removal, node: NodeName) -> str:
-        """Sign and send an order; return why that is impossible now, or an empty text."""
+        """Sign and send the order to remove the first folder of a removal to a node.
+
+        Returns:
+            Why this is impossible now, so that it must be tried again; an empty text otherwise.
+        """
         job, folder = removal.job, removal.folders[0]
         if removal.uid is None:
             removal.uid = self._uid_of(job)

@@ -66,7 +66,7 @@ class EndReport:
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """A report that the core has handled, and whose commit succeeded or failed."""
+    """A node's report that the core has handled, and whether the commit of its exits succeeded."""
 
     report: EndReport
     #: The ranks whose exits were new.
@@ -111,15 +111,18 @@ class ExitCollector:
         self._thread: Any = None
 
     def restore(self, job: JobId, world: str, rank: int) -> None:
-        """Record an exit that was durable before the restart."""
+        """Record an exit that was stored before the server restarted, so that it is not new."""
         _ranks(self._seen, job, world).add(rank)
 
     def report(self, report: EndReport) -> None:
-        """Queue a report. May be called from any thread."""
+        """Queue a node's report of exits. May be called from any thread."""
         self._queue.put(report)
 
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
-        """Queue jobs whose end is durable. May be called from any thread."""
+        """Queue ended jobs, so that the thread drops what it knows about them.
+
+        Called from the execute thread when the end of the jobs is durable.
+        """
         self._queue.put(_JobsEnded(jobs))
 
     def start(self, on_fault: Callable[[str], None]) -> None:
@@ -227,7 +230,15 @@ class ExitCollector:
         self._prune(job, report.event.run, report.world)
 
     def _prune(self, job: JobId, run: int, name: str) -> None:
-        """Drop a world of a running job if the exits of all its ranks are stored."""
+        """Drop a world (ranks started together) of a running job if all its ranks have exited.
+
+        The exits must be durable. Nothing happens if a rank is left.
+
+        Args:
+            job: the job of the world.
+            run: its run.
+            name: the name of the world.
+        """
         world = self._worlds.get(name)
         if world is None or not self._status.is_open(job, run):
             return
@@ -238,7 +249,7 @@ class ExitCollector:
             self._finish_worlds((), [world])
 
     def _forget_jobs(self, jobs: Sequence[int]) -> None:
-        """Drop the sessions, worlds and exits of ended jobs, and call all of ``on_closed``."""
+        """Drop the sessions, worlds and exits of ended jobs, and call each of ``on_closed``."""
         worlds: list[World] = []
         for number in jobs:
             job = JobId(number)
@@ -249,7 +260,12 @@ class ExitCollector:
         self._finish_worlds(jobs, worlds)
 
     def _finish_worlds(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Delete the barriers of ended worlds, and call the functions in ``on_closed``."""
+        """Delete the barriers of ended worlds, and call the functions in ``on_closed``.
+
+        Args:
+            jobs: the jobs that have ended; empty if their other ranks still run.
+            worlds: the worlds (ranks started together) that have ended.
+        """
         if rows := drop_barriers(worlds):
             self._writer.commit(rows)
         for tell in self.on_closed:

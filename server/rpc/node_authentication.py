@@ -24,7 +24,7 @@ class NodePeer(Protocol):
 
     @property
     def certified(self) -> CertifiedNode | None:
-        """Return the node that the certificate names; None if the node used the shared secret."""
+        """Return the node that the certificate names; None if it has used the shared secret."""
 
     def refusal(self, name: str, slots: int) -> str:
         """Return why the node may not register with this name and slots; empty if it may."""

@@ -18,14 +18,14 @@ class ReportValidator:
         self._worlds, self._status = worlds, status
 
     def fault_of_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
-        """Return why a report that a world is ready is wrong; None if it is right."""
+        """Return why a node's report that it has started ranks is wrong; None if it is right."""
         world = self._worlds.get(message.world)
         if world is None:
             return "this world is unknown"
         return _foreign(node, world, (message.job, message.run, message.resize))
 
     def fault_of_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
-        """Return why a report of exits is wrong; None if it is right."""
+        """Return why a node's report of exited ranks is wrong; None if it is right."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             # The world has ended, or was started on other nodes. The core only learns from the

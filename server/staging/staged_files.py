@@ -62,19 +62,27 @@ class JobFolder:
 
     @classmethod
     def of(cls, uid: int, program: Program) -> JobFolder:
-        """Return the submission folder of a program, for its outputs."""
+        """Return the submission folder of a job, to which its outputs are delivered.
+
+        Args:
+            uid: the user id of the job's owner.
+            program: the program of the job, which names the folder.
+        """
         paths = (program.stdout, program.stderr)
         streams = tuple(os.path.relpath(path, program.cwd) for path in paths if path)
         return cls(uid, program.cwd, streams, program.open_mode == "truncate")
 
 
 def node_of(outputs: Path) -> str:
-    """Return the name of the node that has sent outputs."""
+    """Return the name of the node from the path of an archive with a node's outputs."""
     return outputs.stem.rpartition("@")[2]
 
 
 def _run_of(outputs: Path) -> str:
-    """Return the run that made these outputs: the name of its world without the last part."""
+    """Return which run of a job made the outputs in an archive, from the path of the archive.
+
+    The result is the name of the outputs' world without its last part, such as ``c1.j5.r2``.
+    """
     return outputs.stem.rpartition("@")[0].rpartition(".w")[0]
 
 
@@ -187,7 +195,15 @@ class StagedFiles:
         return self.folder / f"upload.{uid}.{name}"
 
     def _check_space(self, uid: int, more: int) -> None:
-        """Check that a user's uploads stay below the limit, and that the disk has space."""
+        """Check that a user's uploads stay below the limit, and that the disk has space.
+
+        Args:
+            uid: the user.
+            more: the number of bytes to add.
+
+        Raises:
+            StagingError: there is no space for them.
+        """
         used = sum(path.stat().st_size for path in self.folder.glob(f"upload.{uid}.*"))
         if used + more > self.limit:
             raise StagingError(
@@ -198,7 +214,7 @@ class StagedFiles:
     # ---------------------------------------------------------------- jobs
 
     def archive(self, job: int) -> Path:
-        """Return the path of the archive of a job."""
+        """Return the path of the archive with the staged input files of a job."""
         return self.folder / f"{job}.in"
 
     def begin_outputs(self, job: int, world: str, node: str, size: int) -> Path | None:
@@ -249,7 +265,9 @@ class StagedFiles:
             self._deliver(whole, to)
 
     def finish_delivery(self, job: int, world: str, node: str, to: JobFolder) -> None:
-        """Deliver a node's outputs that the server has completely, after an interrupted delivery.
+        """Deliver again the outputs of a node whose delivery was interrupted.
+
+        The server has received them completely before.
 
         Raises:
             StagingError: the outputs cannot be written into the submission folder.
@@ -290,13 +308,18 @@ class StagedFiles:
         self.mark_delivered(whole, names)
 
     def mark_delivered(self, whole: Path, names: list[str]) -> None:
-        """Record the names of the files in delivered outputs, and remove the archive ``whole``."""
+        """Record which files a delivered archive of outputs contained, and remove the archive.
+
+        Args:
+            whole: the path of the archive.
+            names: the names of the files.
+        """
         with self._delivering:
             write_whole(whole.with_suffix(".done"), json.dumps(names))
             whole.unlink(missing_ok=True)
 
     def outputs(self, job: int) -> list[Path]:
-        """Return the outputs of a job that wait to be fetched, oldest first."""
+        """Return the archives of a job's outputs that its user has not fetched, oldest first."""
         return sorted(self.folder.glob(f"{job}.*.out"), key=lambda path: path.stat().st_mtime)
 
     def delivered(self, whole: Path) -> tuple[set[str], set[str]]:
@@ -335,7 +358,10 @@ class StagedFiles:
             self.archive(job).unlink(missing_ok=True)
 
     def sweep(self, open_jobs: Iterable[int]) -> None:
-        """Remove files that are too old, and those of jobs that ended without a running server."""
+        """Remove the files of jobs that are not in ``open_jobs``, and files that are too old.
+
+        Uploads are kept for `UPLOAD_KEPT_S` seconds, outputs of ended jobs for `OUTPUT_KEPT_S`.
+        """
         if not self.folder.exists():
             return
         self._remove_old("upload.*", UPLOAD_KEPT_S)

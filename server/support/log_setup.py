@@ -69,7 +69,7 @@ def log_to_stderr(*, debug: bool, log_format: str = "text") -> LogFile:
     """Send the log to standard error, or to the journal if systemd has connected it to that.
 
     Args:
-        debug: log more.
+        debug: whether to log debug messages, too.
         log_format: ``text`` or ``json``; the journal gets text in any case.
 
     Returns:

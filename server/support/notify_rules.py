@@ -113,7 +113,7 @@ def parse_events(text: str) -> tuple[str, ...]:
     """Parse the events that a user wants messages about, such as ``end,fail`` or ``all``.
 
     Returns:
-        The events, followed by ``tasks`` if it is among the words.
+        The events. ``tasks`` comes last if it is in the text: each task of an array sends messages.
 
     Raises:
         ValueError: an event is unknown.

@@ -50,7 +50,7 @@ class RateLimiter:
         self._buckets: dict[tuple[int, int], TokenBucket] = {}
 
     def configure(self, rate: float, burst: float) -> None:
-        """Change the limits."""
+        """Allow ``rate`` messages per second on average, and ``burst`` at once, from now on."""
         self._rate, self._most = rate, burst
 
     def exceeded(self, job: int, run: int, now: float) -> str:

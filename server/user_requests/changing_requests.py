@@ -157,10 +157,11 @@ class Commands:
         return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
 
     async def resize(self, request: Request, peer: RequestingUser) -> Answer:
-        """Resize job ``id`` to ``size`` processors, or take the slots in ``release`` from it.
+        """Resize job ``id`` to ``size`` processors, or take certain processors from it.
 
-        With ``step`` (a number), resize instead this step, a program that the job's script started
-        with ``pliant run``.
+        The latter are those in the list ``release``, which has nodes (``n2``) and processors of
+        nodes (``n1/0``). With ``step`` (a number), resize instead this step, a program that the
+        job's script started with ``pliant run``.
         """
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
@@ -243,6 +244,12 @@ class Commands:
     ) -> Answer:
         """Pass a request about a job to the core, and return the core's answer.
 
+        Args:
+            operation: the name of the operation.
+            job: the number of the job.
+            peer: the user.
+            event: the request, as an event for the core.
+
         Raises:
             UserRequestError: the core refuses the request. If the job has ended in the meantime,
                 the error states this.
@@ -287,9 +294,12 @@ class Commands:
         return job
 
     def _places(self, places: Any) -> ProcessorMap:
-        """Return the processors that a list such as ``["n2", "n1/0"]`` names.
+        """Return the processors that the field ``release`` of a request names.
 
-        Each entry is a node, or one slot of a node.
+        It is a list such as ``["n2", "n1/0"]``: all processors of n2, and the first one of n1.
+
+        Raises:
+            UserRequestError: there is no such node or processor.
         """
         if not isinstance(places, list):
             raise UserRequestError("release: expected a list of nodes", field="release")

@@ -43,7 +43,13 @@ class JobLookup:
         self.access = access
 
     def visible(self, info: Info, owner: int, peer: RequestingUser) -> Info:
-        """Return the values of a job, without those that the user may not see."""
+        """Return the values of a job, without those that the user may not see.
+
+        Args:
+            info: the values of the job.
+            owner: the user id of the job's owner.
+            peer: the user who asks.
+        """
         may_see = self.access.allows("private values", peer, owner)
         return info if may_see else without_private(info)
 
@@ -185,7 +191,10 @@ class JobLookup:
         return list(found), missing, complete
 
     async def _tasks_of(self, array: JobId, most: int) -> Sequence[int]:
-        """Return the job numbers of an array's tasks that are jobs: the ``most`` highest ones."""
+        """Return the job numbers of those tasks of an array that have already become jobs.
+
+        If there are more than ``most``, only the ``most`` highest numbers are returned.
+        """
         stored = await self._reader.in_thread(lambda reader: reader.tasks_of(array, most))
         return sorted({*stored, *self._status.tasks_of(array)})[-most:]
 
@@ -257,6 +266,6 @@ class JobLookup:
 
 
 def _short(tasks: TaskNumbers) -> str:
-    """Return task numbers as a text for a message; shorten a long one."""
+    """Return task numbers as a text for an error message, cut off if it is long."""
     text = str(tasks)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -167,7 +167,7 @@ class Operations:
         self._queries.on_jobs_ended(jobs)
 
     def release_waiters(self) -> None:
-        """Tell all users who wait for a job, and all subscribers, that the server stops."""
+        """End all waiting requests and subscriptions of users with an error: the server stops."""
         self._queries.release_waiters()
         self._subscriptions.close()
 

@@ -96,7 +96,13 @@ class StepResizes:
             waiting.reason.set_result(reason)
 
     def _script_of(self, job: JobId) -> tuple[str, NodeName]:
-        """Return the world of a running script, and the node of its shim."""
+        """Return the node on which a script runs, and the name under which this node knows it.
+
+        This name, of the script's world, comes first in the result.
+
+        Raises:
+            UserRequestError: the job is no script, or it does not run.
+        """
         info = self._status.job(job) or {}
         worlds = self._worlds.of_job(job, info["run"]) if info else ()
         if info.get("type") != JobType.SCRIPT.value:

@@ -172,7 +172,15 @@ class ChangeFeed:
         *,
         read_lines: bool = False,
     ) -> None:
-        """Add changes to all subscriptions; if one fails, end it, so that its user reconnects."""
+        """Add changes to all subscriptions; if one fails, end it, so that its user reconnects.
+
+        Args:
+            jobs: jobs whose state has changed.
+            nodes: nodes that have changed.
+            live: jobs whose progress or memory use has changed.
+            lines: new lines of the history.
+            read_lines: whether the subscribers must read new lines from the database instead.
+        """
         for each in self._subscriptions:
             try:
                 each.add(jobs, nodes, live, lines, read_lines=read_lines)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Streams:
-    """Makes the stream of messages of one subscriber."""
+    """Makes the streams of messages of all subscribers, one stream for each."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _View:
                 return
 
     def messages(self, changes: Changes) -> list[Message]:
-        """Return the messages that report changes; a single empty one if nothing has changed."""
+        """Return the messages that report changes; one with only the time if there are none."""
         message: Message = {"now": self._clock.now(), "strategy": self._status.strategy}
         messages = [message]
         lines = [] if changes.lines_dropped else new_lines(changes.lines, self.sent)

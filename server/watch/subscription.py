@@ -22,7 +22,7 @@ Line = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Changes:
-    """What has changed since the last message to a subscriber."""
+    """What has changed since the last message to a subscriber: jobs, nodes, history lines."""
 
     jobs: set[JobId] = field(default_factory=set)
     nodes: set[NodeName] = field(default_factory=set)
@@ -54,9 +54,14 @@ class Subscription:
         *,
         read_lines: bool = False,
     ) -> None:
-        """Add changes without waiting.
+        """Add changes for the subscriber, without waiting until they are taken.
 
-        With ``read_lines``, the subscriber reads new lines of the history from the database.
+        Args:
+            jobs: jobs whose state has changed.
+            nodes: nodes that have changed.
+            live: jobs whose progress or memory use has changed.
+            lines: new lines of the history.
+            read_lines: whether the subscriber must read new lines from the database instead.
         """
         mine = self._changes
         mine.jobs.update(jobs)

@@ -34,7 +34,7 @@ MAX_NODE_LIST = 4096
 def check_resources(
     request: JobRequest, sizes: Sizes, amounts: Mapping[str, int]
 ) -> tuple[Need, ...]:
-    """Return how much a job needs of each named resource.
+    """Return how much a job needs of each named resource of the cluster, such as licenses.
 
     Args:
         request: the submission.
@@ -58,7 +58,9 @@ def check_resources(
 def check_node_needs(
     request: JobRequest, least: int, nodes: Callable[[], list[NodeView]]
 ) -> NodeNeeds | None:
-    """Return the job's needs on its nodes; None if any node suits it.
+    """Return what a job demands of each of its nodes; None if it demands nothing.
+
+    It can demand memory, devices and features, and name the nodes to use or to exclude.
 
     Args:
         request: the submission.
@@ -66,7 +68,7 @@ def check_node_needs(
         nodes: returns the nodes of the cluster.
 
     Raises:
-        UserRequestError: a need is not valid, or can never be satisfied.
+        UserRequestError: a demand is not valid, or the cluster can never meet it.
     """
     if len(request.gres) > MAX_RESOURCES:
         raise UserRequestError(f"gres: at most {MAX_RESOURCES} can be named", field="gres")
@@ -96,7 +98,15 @@ def check_node_needs(
 
 
 def _check_node_list(field: str, text: str) -> None:
-    """Check the syntax of a list of nodes, which may be empty."""
+    """Check the syntax of a list of nodes such as ``n[1-4],n7``; it may be empty.
+
+    Args:
+        field: the field of the request that has the list, for the error.
+        text: the list.
+
+    Raises:
+        UserRequestError: the list is malformed or too long.
+    """
     try:
         if len(text) > MAX_NODE_LIST:
             raise ValueError(f"longer than {MAX_NODE_LIST} characters")

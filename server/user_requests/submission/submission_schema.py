@@ -71,7 +71,10 @@ DEFAULT_OUTPUT = ("pliant-%j.out", "pliant-%A_%a.out")
 
 
 class StageRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The staged files of a job, which the client has sent to the server before."""
+    """The field ``stage`` of a submission: which uploaded archive has the job's input files.
+
+    It has the archive's id, size and digest, and patterns of the outputs to return.
+    """
 
     upload: str
     size: int
@@ -219,7 +222,7 @@ class Submission:
         return 2 + self.tasks.numbers.last if self.tasks is not None else 1
 
     def program(self, spec: JobSpec) -> Program:
-        """Return the job's program for the nodes."""
+        """Return what nodes need to start the job: command line, environment and files."""
         request = self.request
 
         patterns = (request.stdin, request.stdout, request.stderr)

@@ -45,7 +45,7 @@ TOGETHER = 256
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A job that was accepted, and is not stored in the database yet."""
+    """A submission that was accepted, and is not stored in the database yet."""
 
     job: Job
     program: Program
@@ -274,7 +274,7 @@ class Submissions:
 
 
 def new_job(job: Job) -> Job:
-    """Set the reason and the first line of history of a new job, and return the job."""
+    """Set the reason and the first line of the history of a new job, and return this job."""
     job.reason = "held by its user" if job.state is JobState.HELD else "waits in the queue"
     if job.spec.begin is not None and job.state is JobState.PENDING:
         job.reason, job.wait = "", begin_reason(job.spec.begin)
