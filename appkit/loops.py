@@ -33,7 +33,7 @@ class Loops:
         self._sites: list[object] = []  # of safe points in while-loops, since the last `steps`
 
     def begin(self, iterations: int) -> int:
-        """Begin a ``steps`` loop, and return its number.
+        """Begin a ``steps`` loop of ``iterations`` iterations, and return its number.
 
         Raises:
             LoopError: the program is inside another ``steps`` loop.

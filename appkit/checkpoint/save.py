@@ -105,6 +105,12 @@ class Checkpoints:
         step returns an error text and raises nothing: a rank that left this function early would
         leave the others waiting in the next collective operation.
 
+        Args:
+            order: has the number of the suspension for which the checkpoint is taken; 0 if there is
+                none.
+            position: the loop and iteration at which the job will continue.
+            once: encoded results of ``job.once``.
+
         Returns:
             A report with SAVED or FAILED. Only rank 0 gets the reason of a failure.
         """

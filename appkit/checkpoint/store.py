@@ -124,7 +124,7 @@ class CheckpointStore:
         self.folder, self._run, self._key = folder, run, key
 
     def open(self, *, create: bool = False) -> PrivateFolder:
-        """Open the job's folder of checkpoints.
+        """Open the job's folder of checkpoints; with ``create``, make it if it does not exist.
 
         Raises:
             UntrustedPathError: another account may have made or changed it.

@@ -185,7 +185,7 @@ class Coordinator:
         return None if self.standby else self._program.progress()
 
     def receive_offer(self, template: Template) -> Template | None:
-        """Record an offer or another message of the server in the negotiation that it belongs to.
+        """Record ``template``, an offer or another message of the server, in its negotiation.
 
         Returns:
             A refusal to send if the message is a proposal that is not allowed; otherwise None.
@@ -193,7 +193,7 @@ class Coordinator:
         return self._negotiations.receive(template)
 
     def answer_offer(self, template: Template) -> Template | None:
-        """Return the program's answer to a received proposal; None if it no longer needs one.
+        """Return the program's answer to ``template``, a proposal; None if it no longer needs one.
 
         This calls ``on_offer``, which may never return. So it is called in a thread of its own.
         """

@@ -50,10 +50,12 @@ class Negotiations:
         self._newest = 0
 
     def receive(self, template: Template) -> Template | None:
-        """Record a message of the server in its negotiation; the program is not asked yet.
+        """Record ``template``, a message of the server, in its negotiation.
+
+        The program is not asked yet; see `answer`.
 
         Returns:
-            A refusal if the message is a proposal that is not allowed; otherwise None.
+            A refusal to send if the message is a proposal that is not allowed; otherwise None.
         """
         try:
             with self._lock:
@@ -68,7 +70,9 @@ class Negotiations:
         return None
 
     def answer(self, template: Template) -> Template | None:
-        """Ask the program about a proposal of the server, and return its answer. May take long.
+        """Ask the program about ``template``, a proposal, and return the answer to send.
+
+        This may take long, because the program decides.
 
         Returns:
             None if the message needs no answer, or if the negotiation has ended in the meantime.
@@ -122,7 +126,7 @@ class Negotiations:
             return agreed, withdrawals
 
     def _advance(self, template: Template) -> Negotiation:
-        """Return the state of a negotiation after a message of the server.
+        """Return the new state of a negotiation after ``template``, a message of the server.
 
         Raises:
             NegotiationError: the message is not allowed in the present state.
@@ -145,9 +149,9 @@ class Negotiations:
         return negotiation.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
-        """Return whether a proposal takes processors that the program offered to release.
+        """Return whether a server's message takes processors that the program offered to release.
 
-        False if the program has no pending request, or if the proposal does not shrink the job to
+        False if the program has no pending request, or if the message does not shrink the job to
         one of the requested sizes.
         """
         asked, size = self._asked(), self._size()
@@ -160,7 +164,7 @@ class Negotiations:
         return total < size and total in asked.sizes
 
     def _apply(self, template: Template) -> None:
-        """Record a message that the application sends in its negotiation.
+        """Record ``template``, a message that the application is about to send, in its negotiation.
 
         Raises:
             NegotiationError: the state machine does not allow it.

@@ -37,7 +37,7 @@ class OfferThread:
         self._waiting.put(None)
 
     def put(self, channel: AnswerChannel, template: Template) -> None:
-        """Queue a proposal for the program; the answer is sent on ``channel``."""
+        """Queue ``template``, a proposal for the program; the answer is sent on ``channel``."""
         self._waiting.put((channel, template))
 
     def _run(self) -> None:

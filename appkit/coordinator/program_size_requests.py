@@ -174,7 +174,7 @@ class Requests:
             self._changed(asked)
 
     def _end_pending(self, reason: str) -> bool:
-        """Mark the latest request as cancelled if it is pending; return whether it was."""
+        """Cancel the latest request for ``reason`` if it is pending; return whether it was."""
         asked = self.asked
         if self.latest is None or asked is None or asked.state is not RequestState.PENDING:
             return False

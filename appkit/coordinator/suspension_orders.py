@@ -50,7 +50,11 @@ class SuspensionHandler:
     # ---------------------------------------------------------------- thread of the stream
 
     def on_order(self, number: int, step: SaveStep) -> None:
-        """Handle an order of the server: save, let the processes leave, or withdraw."""
+        """Handle an order of the server about suspension ``number``: save, leave or withdraw.
+
+        An order to leave lets the processes exit that have saved. A withdrawal changes nothing if
+        the suspension has begun.
+        """
         with self._lock:
             if step is SaveStep.LEAVE:
                 if number == self._number and self._has_reported(SaveProgress.SAVED):

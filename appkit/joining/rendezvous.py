@@ -117,6 +117,8 @@ class Rendezvous:
     def expect(self, resize: int, secret: str, count: int, timeout: float) -> None:
         """Start to gather ``count`` joining ranks; the resize fails after ``timeout`` seconds.
 
+        Only processes that know ``secret``, the secret of the resize, are admitted.
+
         Raises:
             OSError: the rendezvous is closed.
         """

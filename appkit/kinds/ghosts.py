@@ -54,7 +54,13 @@ class GhostExchange:
     """
 
     def __init__(self, ghosts: Ghosts, start: int, comm: MPI.Intracomm) -> None:
-        """Tell the owner of each ghost that this process needs its value; collective."""
+        """Find out, with all processes, which values each must send to which other one; collective.
+
+        Args:
+            ghosts: the columns of other processes that this process needs.
+            start: the first row that this process owns.
+            comm: the job's communicator.
+        """
         self._ghosts = ghosts
         wants: list[Any] = [None] * comm.size
         for owner, place in ghosts.by_owner.items():

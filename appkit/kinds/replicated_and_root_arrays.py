@@ -29,7 +29,7 @@ class UndividedHandle(SinglePartHandle):
     object_hint = "job.state"
 
     def _range_buffers(self) -> tuple[RangeBuffer | None, RangeBuffer | None]:
-        """Return the array before and after the resize, as source and target of messages.
+        """Return two buffers for a resize: the array now as source, and the new array as target.
 
         Both are flattened. The first is None if this process has no array now, the second if it
         receives none.

@@ -84,7 +84,10 @@ class JoinWatch:
 
 @contextmanager
 def watching(watch: JoinWatch) -> Iterator[None]:
-    """Within this context, let the functions of this module stop waiting after a loss."""
+    """Within this context, let `wait` and the other functions here stop after a loss.
+
+    A loss is the death of a joining rank, of which ``watch`` knows.
+    """
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
     _current = watch
     try:
@@ -215,11 +218,11 @@ def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
 
 
 def minimum(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the elementwise minimum over all ranks; collective.
+    """Return the elementwise minimum of ``mine`` over all ranks; collective.
 
     Raises:
-        JoiningRankLost: A joining rank has died, and the operations were given up.
-        MPI.Exception: An operation failed.
+        JoiningRankLost: A joining rank has died, and the operation was given up.
+        MPI.Exception: The operation failed.
     """
     found = mine.copy()
     if comm.rank != 0:

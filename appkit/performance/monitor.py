@@ -42,7 +42,12 @@ class PerformanceMonitor:
         self.timer.table, self._cost_model.records = known.speeds, known.moves
 
     def record_resize(self, grows: bool, report: ResizeTiming) -> None:
-        """Store the duration and the bytes of a committed resize."""
+        """Store the durations and the bytes of a committed resize.
+
+        Args:
+            grows: whether it was a growth.
+            report: the timing of the resize.
+        """
         seconds = report.seconds
         times = (seconds.get("move", 0.0), seconds.get("total", 0.0))
         self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))

@@ -18,10 +18,10 @@ class Layout(Protocol):
         """Return the number of blocks, >= 1."""
 
     def start(self, part: int) -> int:
-        """Return the first cell of a block."""
+        """Return the first cell of block ``part``."""
 
     def stop(self, part: int) -> int:
-        """Return one past the last cell of a block."""
+        """Return one past the last cell of block ``part``."""
 
     def owner(self, cell: int) -> int:
         """Return the number of the block that contains a cell.
@@ -52,11 +52,11 @@ class BlockLayout:
             raise ValueError(f"no layout of {self.extent} cells in {self.parts} blocks")
 
     def start(self, part: int) -> int:
-        """Return the first cell of a block."""
+        """Return the first cell of block ``part``."""
         return self.extent * part // self.parts
 
     def stop(self, part: int) -> int:
-        """Return one past the last cell of a block."""
+        """Return one past the last cell of block ``part``."""
         return self.extent * (part + 1) // self.parts
 
     def owner(self, cell: int) -> int:
@@ -110,11 +110,11 @@ class UnevenLayout:
         return len(self.borders) - 1
 
     def start(self, part: int) -> int:
-        """Return the first cell of a block."""
+        """Return the first cell of block ``part``."""
         return self.borders[part]
 
     def stop(self, part: int) -> int:
-        """Return one past the last cell of a block."""
+        """Return one past the last cell of block ``part``."""
         return self.borders[part + 1]
 
     def owner(self, cell: int) -> int:

@@ -32,7 +32,11 @@ class RankMap:
 
     @classmethod
     def shrink(cls, before: int, leaving: Sequence[int]) -> "RankMap":
-        """Return the map of a shrink in which ``leaving`` leave; the others keep their order.
+        """Return the map of a shrink of ``before`` processes; the remaining ones keep their order.
+
+        Args:
+            before: number of processes before the shrink.
+            leaving: the ranks that leave.
 
         Raises:
             ValueError: a leaving rank does not exist, or no rank would remain.
@@ -67,7 +71,7 @@ class TransferPlan(ABC):
 
 
 def seconds_of(bytes_moved: int, bytes_per_s: float) -> float:
-    """Return the seconds that moving the data takes, 0 if the bandwidth is unknown."""
+    """Return how many seconds it takes to move ``bytes_moved`` bytes; 0 if ``bytes_per_s`` is 0."""
     return bytes_moved / bytes_per_s if bytes_per_s else 0.0
 
 

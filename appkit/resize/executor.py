@@ -163,6 +163,10 @@ class Executor:
     def shrink(self, decision: Decision, timing: ResizeTiming) -> None:
         """Remove the leaving ranks from the job; collective over the job.
 
+        Args:
+            decision: the server's order for the shrink, the same on all processes.
+            timing: receives the seconds of each step.
+
         Raises:
             ResizeFailed: the shrink failed; the job is unchanged.
             JobLeave: this process leaves.
@@ -251,6 +255,11 @@ class Executor:
         """Return, on rank 0, the header to broadcast; on other ranks, return None.
 
         If a value of ``job.state`` cannot be sent, an error text is returned instead of the header.
+
+        Args:
+            decision: the server's order for the resize.
+            processors: the global processor of each rank after the resize.
+            position: a `JoinState` as plain data for the joining ranks; None in a shrink.
         """
         if self._member.rank != 0:
             return None

@@ -128,7 +128,10 @@ class Joiner:
         coordinator.signer, coordinator.limit = side.signer(), None
 
     def _check_version(self, welcome: dict[str, Any]) -> None:
-        """End this process unless the protocol versions of both sides are compatible."""
+        """End this process unless the protocol versions of both sides are compatible.
+
+        ``welcome`` is the coordinator's message after the handshake, with its protocol numbers.
+        """
         if "refused" in welcome:
             end_now(1, str(welcome["refused"]))
         numbers = (welcome.get(name) for name in ("protocol", "oldest_reader"))

@@ -98,6 +98,10 @@ class ActionSelector:
 
         There is a message if all processes must do something (`next_action`), or if the state of
         the program's latest request for another size has changed.
+
+        Args:
+            coordinator: as in `has_news`.
+            performance: the measurements of rank 0, which a message about a resize includes.
         """
         has_changed = False
         if coordinator is not None:
