@@ -203,7 +203,7 @@ class Core:
         return commands
 
     def _review(self) -> None:
-        """Decide, after a batch of events, about what has waited for such events.
+        """Decide, after a batch of events, about everything that such events may have changed.
 
         These are dependencies, array tasks, jobs on lost nodes, negotiations and size requests.
         """
@@ -278,8 +278,8 @@ class Core:
     def strategy(self, name: str) -> None:
         """Use another strategy from now on, and requeue the jobs that the old one suspended.
 
-        What the old strategy remembered is forgotten, because it has its own form, which also the
-        options of a strategy may change.
+        The data that the old strategy kept (`memory`) are dropped, because their form depends on
+        the strategy and its options.
         """
         if self._state.memory is not None:
             self._state.memory, self._state.memory_changed = None, True

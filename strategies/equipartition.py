@@ -35,7 +35,7 @@ class Equipartition(Strategy):
         self._most = max_pass_over
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if the smallest size of the job fits, otherwise an estimated start.
+        """Return when the job could start: now if its smallest size fits, otherwise an estimate.
 
         Its smallest size fits if the smallest sizes of all jobs together leave enough processors.
         """

@@ -68,7 +68,7 @@ class Koala(Strategy):
         return plan if self._most is None else self._count(view, plan, done.failed)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if this round would start the job, otherwise an estimated start."""
+        """Return when the job could start: now if this round would start it, or an estimate."""
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
         if max(job.components, default=job.sizes.min) > largest and not self._may_split(job):
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
@@ -141,9 +141,9 @@ def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
 
 
 def _later(job: WaitingJob, view: View) -> Availability:
-    """Return the estimated start: the first time at which a cluster has enough processors.
+    """Return when a job could start: at the first time at which a cluster has enough processors.
 
-    The start is None if that time is unknown.
+    This follows from the estimates of the running jobs. The time is None if they state none.
     """
     found: list[tuple[float, int]] = []
     for name, part in processors_by_cluster(view.nodes).items():

@@ -258,9 +258,9 @@ class MalleableEasy(Composed):
     """EASY backfilling in order of arrival, combined with one of the three policies."""
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if running jobs can shrink for the job and no other job waits.
+        """Return when the job could start: now if it fits, or if running jobs can shrink for it.
 
-        Otherwise, return the estimated start.
+        They shrink for it only if no other job waits. Otherwise the time is an estimate.
         """
         found = super().is_available(job, view)
         donors = donors_of(view)

@@ -88,9 +88,9 @@ class MaxFit(Strategy):
         self._queue = Composed("fcfs", "none")
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if the job and all jobs before it in the queue can start now.
+        """Return when the job could start: now if all jobs before it in the queue can, too.
 
-        Otherwise return the estimated start, as if no running job shrank.
+        Otherwise the time is an estimate, as if no running job shrank.
         """
         if job.sizes.min <= view.total:
             plan = self.allocate_processors(with_job(view, job))

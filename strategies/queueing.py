@@ -130,7 +130,7 @@ class Composed(Strategy):
             placer.start_on(job.id, processors)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return the estimated start of the job if nothing else changes.
+        """Return when the job could start, by the estimates of all jobs, if nothing else changes.
 
         All waiting jobs are planned in order, together with this job. Under EASY, later jobs may
         still start before it, so the answer is not a promise. Under dynp the answer holds until the

@@ -99,7 +99,7 @@ class SteepestAscent(Strategy):
         self._min_improvement = min_improvement
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if the smallest size of the job fits, otherwise an estimated start."""
+        """Return when the job could start: now if its smallest size fits, otherwise an estimate."""
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:

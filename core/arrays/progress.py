@@ -56,7 +56,7 @@ class ArrayProgress:
         return limit is None or len(self.admitted) < limit
 
     def place(self, job: JobId, limit: int | None, *, is_pending: bool, is_held: bool) -> bool:
-        """Record the state of a task that is a job and has not ended; return whether it may run.
+        """Record the state of an open task that has become a job; return whether it may run.
 
         Args:
             job: the job of the task.

@@ -136,7 +136,7 @@ def _shared(one: range, other: range) -> range:
 
 
 def _difference(part: range, other: range) -> list[range]:
-    """Return the numbers of a range that are not in another one, as few ranges."""
+    """Return the numbers of a range that are not in another one, as a few ranges."""
     gone = _shared(part, other)
     if not gone:
         return [part]
@@ -229,7 +229,10 @@ def parse_task_numbers(
 
 
 def _refuse_overlaps(parts: Sequence[range]) -> None:
-    """Raise `TaskNumbersError` if two of the ranges have a number in common."""
+    """Raise `TaskNumbersError` for ranges that overlap and are too many to compare all of them.
+
+    The message names a number that is in two neighbouring ranges, if there is one.
+    """
     for one, other in pairwise(parts):
         if twice := _shared(one, other):
             raise TaskNumbersError(f"task {twice[0]} is named twice")

@@ -135,10 +135,10 @@ def find(state: CoreState, number: JobId) -> Job | None:
 
 
 def restore(state: CoreState) -> None:
-    """Apply the limits of running tasks to the waiting tasks of all arrays, after a server restart.
+    """After a server restart, apply each array's limit of running tasks to its waiting tasks again.
 
-    The stored tasks were added in order of their numbers. So waiting tasks may have been counted
-    before tasks that run already.
+    The stored tasks were added in order of their numbers. So waiting tasks may have been admitted
+    before running ones with higher numbers; the last of them have to wait again.
     """
     for array in state.arrays.values():
         progress, tasks = array.progress, array.spec.tasks
@@ -180,7 +180,7 @@ def may_drop(array: Job, tasks: TaskNumbers) -> bool:
 
 
 def drop_pending(state: CoreState, array: Job, tasks: TaskNumbers, by: str) -> int:
-    """Cancel the tasks among ``tasks`` that are not jobs yet; return their number."""
+    """Cancel those of ``tasks`` that have not become jobs yet; return how many were cancelled."""
     assert array.progress is not None
     dropped = array.progress.pending.common(tasks)
     if not dropped:

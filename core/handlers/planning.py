@@ -45,7 +45,7 @@ def run_strategy(state: CoreState, cycle: CycleId) -> RunStrategy:
 
 
 def outcomes_delivered(state: CoreState) -> None:
-    """Forget the results of negotiations, which the strategy has received with the last view."""
+    """Forget the negotiation results that the strategy got with the last view; count revisions."""
     state.revisions = state.revisions + 1 if state.outcomes_reported else 0
     del state.outcomes[: state.outcomes_reported]
     state.outcomes_reported = 0

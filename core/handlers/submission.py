@@ -111,7 +111,7 @@ def _cancelled_by(actor: str) -> str:
 
 
 def on_job_held(state: CoreState, event: JobHeld) -> None:
-    """Take a waiting job out of the queue until it is released; of an array, all waiting tasks."""
+    """Take a waiting job out of the queue until it is released; for an array, all waiting tasks."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -127,7 +127,7 @@ def on_job_held(state: CoreState, event: JobHeld) -> None:
 
 
 def on_job_released(state: CoreState, event: JobReleased) -> None:
-    """Release a held job into the queue; of an array, all held tasks."""
+    """Release a held job into the queue; for an array, release all held tasks."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -144,9 +144,9 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
 
 
 def _with_tasks(state: CoreState, job: Job, present: JobState) -> list[Job]:
-    """Return the job, or the array with its tasks, without jobs in other states than ``present``.
+    """Return those of a job, or of an array and its tasks, that are in the state ``present``.
 
-    An array without pending tasks is left out.
+    An array itself is returned only if it has tasks that are not jobs yet.
     """
     if job.progress is None:
         return [job] if job.state is present else []

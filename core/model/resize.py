@@ -248,7 +248,10 @@ class Resize:
 
     @property
     def reusable(self) -> bool:
-        """Return whether the next plan may use this resize, which its application agreed to."""
+        """Return whether the next plan may use this resize, because no plan uses it any more.
+
+        The application has agreed to it, or proposed it in a counter-offer.
+        """
         return isinstance(self.stage, PROPOSED) and self.stage.reusable
 
     @property

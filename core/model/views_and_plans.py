@@ -354,7 +354,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """A strategy's answer about a job that may be submitted: whether, when and where it could run.
+    """A strategy's answer about a job that may be submitted: whether, when and how large it runs.
 
     It includes the price: the profit that other jobs would lose.
     """

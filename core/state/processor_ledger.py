@@ -130,7 +130,10 @@ class ProcessorLedger:
         self._busy_changed(processors)
 
     def withhold(self, job: JobId, processors: ProcessorMap) -> None:
-        """Keep processors that an ending job has given back from becoming free for now."""
+        """Keep processors that an ending job has given back from becoming free.
+
+        They become free with `stop_withholding`.
+        """
         self.withheld[job] = self.withheld.get(job, NONE) | processors
         self._all_withheld |= processors
         self._free = None

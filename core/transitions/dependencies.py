@@ -126,7 +126,7 @@ def _reject(state: CoreState, job: Job, dependency: Dependency) -> None:
 
 
 def _reject_tasks(state: CoreState, array: Job, progress: ArrayProgress, reason: str) -> None:
-    """Reject the tasks of an array that is rejected, and tell the jobs that wait for them.
+    """Reject the tasks of a rejected array, and let the jobs that depend on them be reviewed.
 
     Some tasks may be jobs although none has started, because their user held them.
     """

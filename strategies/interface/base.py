@@ -26,7 +26,7 @@ class Strategy(ABC):
 
         ``jobsub --query`` calls this without submitting anything, so nothing may change. ``job`` is
         not in ``view.waiting``, unless the option ``order`` has inserted it there. The default
-        returns the answer that these are not known.
+        answers that the strategy does not know (``accepted`` is None).
         """
         del job, view
         return Availability(None, None, 0, "the strategy does not answer queries")

@@ -68,7 +68,7 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
 
 
 def available(job: WaitingJob, view: View, flags: Flags) -> Availability:
-    """Return "now" if nodes that accept jobs suffice for it, otherwise an estimated start."""
+    """Return when a job could start: now if the nodes that accept jobs suffice, or an estimate."""
     rows = NodeTable(view, flags).rows
     return now_or_later(job, view, sum(count(row.free) for row in rows if row.accepts))
 
@@ -97,7 +97,7 @@ class LoadSharing(Strategy):
         self._migrate = migrate
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if nodes that accept jobs suffice for it, otherwise an estimated start."""
+        """Return when a job could start: now if enough nodes accept jobs, otherwise an estimate."""
         return available(job, view, {})
 
     def allocate_processors(self, view: View) -> Plan:
@@ -140,7 +140,7 @@ class VReconfiguration(Strategy):
         self._rules = ReservationRules(early, parallel, max_reserved, reserve_timeout, backoff)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if nodes that accept jobs suffice for it, otherwise an estimated start."""
+        """Return when a job could start: now if enough nodes accept jobs, otherwise an estimate."""
         return available(job, view, _flags(Reservations.from_memory(view.memory)))
 
     def allocate_processors(self, view: View) -> Plan:

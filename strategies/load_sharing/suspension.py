@@ -51,7 +51,7 @@ class LoadSharingWithSuspension(Strategy):
         self._migrate = migrate
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return "now" if nodes that accept jobs suffice for it, otherwise an estimated start."""
+        """Return when a job could start: now if enough nodes accept jobs, otherwise an estimate."""
         return available(job, view, {})
 
     def allocate_processors(self, view: View) -> Plan:

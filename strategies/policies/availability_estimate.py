@@ -10,7 +10,10 @@ from pliant.strategies.policies.queue_order import queue_with
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
-    """Return a start now if processors suffice, otherwise an estimated start.
+    """Return when a job could start: now if processors suffice, otherwise an estimated time.
+
+    The answer has no time if the running jobs state no estimates, and is a refusal if the job is
+    larger than the cluster.
 
     Args:
         job: the job in question.

@@ -108,6 +108,9 @@ class MalleabilityPolicy(ABC):
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
         """Return a plan by which resizable jobs give ``amount`` processors; nothing is changed.
 
+        ``gain`` returns how many usable processors a job gives if it shrinks from one size to
+        another.
+
         KOALA asks for processors that are still missing only in the next poll. Then a waiting job
         would wait although running jobs can give what it needs, so here the jobs are asked again in
         the same round until they have given ``amount`` or can give no more.

@@ -291,7 +291,7 @@ class Placer:
         return self.capacity.fitting_both(needs, free, self._donated(coming))
 
     def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return processors that donors will give as a part for each donor, with the donor's needs.
+        """Return those of the ``coming`` processors that each donor gives, with the donor's needs.
 
         Donors without a processor in ``coming`` are left out.
         """
