@@ -199,7 +199,7 @@ class Runtime:
         return source.next_once_result()
 
     def enter_loop(self, number: int) -> None:
-        """Record that a loop has begun in rank 0's coordinator, so that ranks can join in it."""
+        """Inform rank 0's coordinator that loop ``number`` has begun; ranks can then join in it."""
         if self._coordinator is not None:
             self._coordinator.enter_loop(number)
 

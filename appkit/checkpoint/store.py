@@ -292,10 +292,10 @@ class CheckpointStore:
 
 
 def _check_files(manifest: Manifest, folder: PrivateFolder) -> None:
-    """Check that the files of all processes are visible to this one.
+    """Check that this process sees the files that all processes have written.
 
-    They are not if the folder of a node is its own and not shared: its part of the data would be
-    lost.
+    A file is missing if a node's folder is not on a shared disk. That node's part of the data would
+    then be lost.
 
     Args:
         manifest: names the files.

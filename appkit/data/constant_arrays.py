@@ -136,10 +136,10 @@ class Constant(RegisteredData):
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the part that this process will own after the resize, or use the prefetched one.
+        """Allocate the part that this process will own after the resize.
 
-        The allocation happens in either case. If the part was prefetched, it costs no memory,
-        because its pages are never written to.
+        If the part was prefetched, the prefetched one is used instead. The allocated one then costs
+        no memory, because its pages are never written to.
 
         Raises:
             DistributionError: the resize expects prefetched parts, but this process has none.

@@ -70,7 +70,7 @@ class RandomStreams(RegisteredData):
         self._joins = (place, len(joining))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Return the transfers of a resize: each joining process gets the number of streams in use.
+        """Return the transfers of a resize: each joining process gets the number of used streams.
 
         The number counts all streams that any process has been given, also those of processes that
         have left.

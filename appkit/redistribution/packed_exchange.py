@@ -72,7 +72,7 @@ class PackedBuffer:
         return piece
 
     def receive_buffer(self, other: int, first: int, stop: int) -> tuple[Array, Positions | None]:
-        """Return an array to receive a part into, and the indices to unpack it to.
+        """Return an array to receive a part into, and the indices at which its cells belong.
 
         The indices are None if the part is received in place.
 

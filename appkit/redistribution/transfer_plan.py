@@ -144,7 +144,7 @@ CellPlan: TypeAlias = Transfers[Transfer]
 
 @dataclass(frozen=True, slots=True)
 class CombinedPlan(TransferPlan):
-    """Several plans for the arrays of one registered object, such as a sparse matrix."""
+    """The transfer plans of all arrays of one registered object, such as a sparse matrix."""
 
     plans: tuple[RangePlan, ...]
 

@@ -175,7 +175,7 @@ class Prefetcher:
 
     @property
     def is_task_done(self) -> bool:
-        """Return whether this process has finished its last step; False if there was none."""
+        """Return whether this process has finished its last prefetch step; False if it had none."""
         return self._task is not None and self._task.is_done
 
     @property
