@@ -449,7 +449,11 @@ def _check_listen(key: str, text: str, config: Config) -> None:
 
 
 def _is_loopback(key: str, host: str) -> bool:
-    """Return whether an IP address belongs to this host only; ConfigError if it is no address."""
+    """Return whether an IP address, the value of ``key``, belongs to this host only.
+
+    Raises:
+        ConfigError: it is no IP address and not ``localhost``.
+    """
     if host == "localhost":
         return True
     try:

@@ -143,9 +143,14 @@ def _check_identity(config: Config) -> None:
 def run(
     config: Config, locks: Sequence[ServerLock | RunLock], work: Callable[[Config], int]
 ) -> int:
-    """Make the folders, take the locks, run ``work`` and return its exit status.
+    """Make the state and run folders, take the locks, run ``work`` and return its exit status.
 
     If a lock is taken or a folder unusable, print the reason and return 1.
+
+    Args:
+        config: the configuration, which is passed to ``work``.
+        locks: the locks to hold while ``work`` runs.
+        work: runs the server, or recovers its database.
     """
     with ExitStack() as held:
         try:
@@ -199,6 +204,11 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     """Run the server until a signal ends it, and return the exit status.
 
     SIGHUP reloads the settings. If a thread fails, the process exits at once with status 1.
+
+    Args:
+        config: the configuration.
+        read: reads the configuration again, with the options of the command line.
+        file: the log file, which SIGHUP reopens.
     """
     manager = ServiceManager.from_environment()
     shutdown = ShutdownPipe()

@@ -156,7 +156,10 @@ class NodeAdmission:
         return [name for name, each in self._admitted().items() if each.revoked_at is not None]
 
     def list_version(self) -> tuple[int, int] | None:
-        """Return a value that changes whenever the list is written; None if there is no list."""
+        """Return a value that differs after each change of the file that lists the admitted nodes.
+
+        None if there is no such file.
+        """
         try:
             found = self._path.stat()
         except FileNotFoundError:

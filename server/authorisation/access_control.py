@@ -32,7 +32,7 @@ class RequestingUser:
 
 
 class UserRole(IntEnum):
-    """The role of a user. Each role includes the lower ones."""
+    """The role of a user, in ascending order. Each allows all that the lower ones allow."""
 
     USER = 0
     OWNER = 1

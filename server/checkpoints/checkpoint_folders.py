@@ -53,7 +53,7 @@ class CheckpointFolders:
         return self._base / f"{self._cluster}_{self._name_part(job)}.j{job}"
 
     def on_jobs_closed(self, jobs: Sequence[int], _: object = ()) -> None:
-        """Remove the checkpoints of jobs that have ended."""
+        """Remove the checkpoints of jobs that have ended. The second argument is not used."""
         for job in jobs:
             self._remove(JobId(job), self.path_of(job))
             self._earlier_names.discard(job)

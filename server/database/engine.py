@@ -128,7 +128,10 @@ def open_reader(path: Path) -> Engine:
 
 
 def _create_private(path: Path) -> None:
-    """Create the file if it is missing, private because it holds environments and keys."""
+    """Create the database file if it is missing, and let only its owner read and write it.
+
+    It holds the environments of jobs and the keys of the server.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)

@@ -456,7 +456,7 @@ class Reader:
         ]
 
     def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
-        """Return all rows in which ``column`` has one of ``values``.
+        """Return all rows of a query in which ``column`` has one of ``values``.
 
         The query is run in slices, because a statement's number of variables is limited.
         """

@@ -212,7 +212,7 @@ def update_job(job: Job, was: RowVersion) -> Write:
 
 
 def put_node(node: Node) -> Write:
-    """Return the statement that stores a node."""
+    """Return the statement that stores a node, new or changed."""
     return Write(
         _PUT_NODE,
         {

@@ -26,7 +26,7 @@ LIFETIME_S = 240
 
 
 class OrderSigner:
-    """Signs orders to start processes with the key of the cluster."""
+    """Signs the orders to nodes to start processes. It uses the private key of the cluster."""
 
     def __init__(
         self,

@@ -144,7 +144,12 @@ def end_when_cut_off(
 
 
 def add_share(order: node_pb2.StartWorld, share: NodeShare | None) -> None:
-    """Add to a node's order how much memory and which devices its processes may use."""
+    """Add to a node's order how much memory and which devices its processes may use.
+
+    Args:
+        order: the order, which is changed.
+        share: memory and devices on this node; None if the processes have no limits.
+    """
     if share is None:
         return
     order.memory_bytes = share.memory_bytes
@@ -191,7 +196,11 @@ def _common(
 
 
 def node_list(hosts: Sequence[Host]) -> bytes:
-    """Return a line ``address:ranks`` for each node, with its number of ranks, by first rank."""
+    """Return the nodes of a job as text: a line ``address:number of ranks`` for each node.
+
+    Args:
+        hosts: the host of each rank, in rank order. The lines are in order of the first rank.
+    """
     ranks: dict[str, int] = {}
     for host in hosts:
         ranks[host.address] = ranks.get(host.address, 0) + 1
@@ -202,6 +211,9 @@ def process_mapping(nodes: Sequence[str]) -> str:
     """Return the nodes of all ranks in PMI form: ``(vector,(first node,nodes,ranks on each),...)``.
 
     Nodes are numbered from 0 in order of their first rank.
+
+    Args:
+        nodes: the name of each rank's node, in rank order.
     """
     numbers: dict[str, int] = {}
     for node in nodes:

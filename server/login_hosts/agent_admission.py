@@ -80,7 +80,10 @@ class AgentAdmission:
         return RenewalAnswer(format_certificates(chain).encode("ascii"), current.roots)
 
     def list_version(self) -> tuple[int, int] | None:
-        """Return a value that changes whenever the list is written; None if there is no list."""
+        """Return a value that differs after each change of the file that lists the login agents.
+
+        None if there is no such file.
+        """
         try:
             found = (self._files.directory / AGENTS_FILE).stat()
         except OSError:

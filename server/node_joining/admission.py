@@ -35,7 +35,8 @@ class Admission:
         directory: the directory of the cluster's identity. Its files may be replaced while the
             server runs.
         servers: returns the addresses, as HOST:PORT, at which the server listens for nodes or for
-            login agents. Its argument is the address at which a host has reached the server.
+            login agents. Its arguments are the address at which a host has reached the server, and
+            the role that the host will have.
         clock: returns seconds since the epoch.
 
     Raises:

@@ -125,7 +125,7 @@ class JoiningListener:
             task.add_done_callback(self._tasks.discard)
 
     def _refuses(self, network: str) -> str:
-        """Return why a connection is closed without an answer; empty if it is served."""
+        """Return why a connection from a network is closed without an answer; empty if not."""
         if self._open.total() >= MAX_CONNECTIONS:
             return f"more than {MAX_CONNECTIONS} connections"
         if self._open[network] >= MAX_PER_PEER:

@@ -32,7 +32,7 @@ class DeliveryError(Exception):
 
 
 def deliver(receiver: Receiver, message: Mapping[str, Any], rules: NotifyRules) -> None:
-    """Deliver a message.
+    """Deliver a message, unless the rules do not allow its receiver any more.
 
     Raises:
         DeliveryError: the message was not delivered.

@@ -220,7 +220,14 @@ def max_connections() -> int:
 
 
 def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:
-    """Bind a socket that only its owner can use; return the descriptor of its directory."""
+    """Bind a unix-domain socket that only its owner can use.
+
+    Returns:
+        The descriptor of its directory, which must stay open until the server has stopped.
+
+    Raises:
+        OSError: the server cannot listen there.
+    """
     directory, target = prepare_socket(address)
     umask = os.umask(0o177)
     try:

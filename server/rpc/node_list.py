@@ -40,10 +40,11 @@ def stale_server_reason(own: tuple[int, str], obeyed: tuple[int, str]) -> str | 
     """Return why a node must not follow this server; None if it may.
 
     The generation is the number of a server's start. If the node has obeyed a higher one, this
-    server runs on an old copy of the database.
+    server runs on an old copy of the database. The same number with another instance id belongs to
+    a server on another copy.
 
     Args:
-        own: generation and instance id of this server.
+        own: generation and instance id (a random number of the start) of this server.
         obeyed: generation and instance id of the last server that the node obeyed. An empty id
             means that the id is unknown.
     """

@@ -351,7 +351,7 @@ class StagedFiles:
                     path.unlink()
 
     def on_jobs_closed(self, jobs: Iterable[int], _: object = ()) -> None:
-        """Remove the files of jobs that have ended."""
+        """Remove the files of jobs that have ended. The second argument is not used."""
         if not self.folder.exists():
             return
         for job in jobs:

@@ -92,10 +92,10 @@ class StagingRequests:
         }
 
     async def _in_thread(self, call: Any, *arguments: Any) -> Any:
-        """Call a function in a thread, as it waits for the disk; return its result.
+        """Call a function that waits for the disk in a thread, and return its result.
 
         Raises:
-            UserRequestError: the function failed.
+            UserRequestError: the function raised StagingError or OSError.
         """
         try:
             return await self._files.in_thread(call, *arguments)

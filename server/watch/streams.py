@@ -158,7 +158,7 @@ class _View:
                 return
 
     def messages(self, changes: Changes) -> list[Message]:
-        """Return the messages that report changes; one with only the time if there are none."""
+        """Return messages that report these changes; one without changes if there are none."""
         message: Message = {"now": self._clock.now(), "strategy": self._status.strategy}
         messages = [message]
         lines = [] if changes.lines_dropped else new_lines(changes.lines, self.sent)

@@ -77,7 +77,10 @@ class UserSocketServer:
             self._thread.join()
 
     def on_jobs_closed(self, jobs: Sequence[int], _: object) -> None:
-        """Answer requests that wait for these jobs. May be called from any thread."""
+        """Answer requests that wait for the end of these jobs. The second argument is not used.
+
+        May be called from any thread.
+        """
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._actions.on_jobs_ended, jobs)

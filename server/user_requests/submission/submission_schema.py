@@ -176,7 +176,14 @@ class Submission:
     notify: str = ""
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
-        """Return the job's specification for the core."""
+        """Return what the core must know about the job.
+
+        Args:
+            job: the number of the job.
+            user: the name of its owner.
+            uid: the user id of its owner.
+            now: the time of the submission, in seconds since the epoch.
+        """
         request = self.request
         return JobSpec(
             id=job,
@@ -218,11 +225,18 @@ class Submission:
 
     @property
     def number_count(self) -> int:
-        """Return how many job numbers to reserve: 1, plus 1 for each task of an array."""
+        """Return how many job numbers to reserve: 1, and for an array one for each task number.
+
+        These are all numbers from 0 to the array's last, also those that its list of tasks skips.
+        """
         return 2 + self.tasks.numbers.last if self.tasks is not None else 1
 
     def program(self, spec: JobSpec) -> Program:
-        """Return what nodes need to start the job: command line, environment and files."""
+        """Return what nodes need to start the job: command line, environment and files.
+
+        Args:
+            spec: the specification of the job, with its number, name and user.
+        """
         request = self.request
 
         patterns = (request.stdin, request.stdout, request.stderr)
