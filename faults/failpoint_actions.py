@@ -152,7 +152,7 @@ def _create_latch(latch: str) -> bool:
     return True
 
 
-def start(text: str) -> Trigger:
+def make_trigger(text: str) -> Trigger:
     """Parse the failpoint orders in ``text``, and return the object that carries them out.
 
     If an order is malformed, this process ends with a message.

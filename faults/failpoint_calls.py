@@ -29,9 +29,9 @@ def _from_environment() -> _Trigger | None:
     text = os.environ.get("PLIANT_FAILPOINTS", "")
     if not text:
         return None
-    from pliant.faults.failpoint_actions import start
+    from pliant.faults.failpoint_actions import make_trigger
 
-    return start(text)
+    return make_trigger(text)
 
 
 _trigger = _from_environment()

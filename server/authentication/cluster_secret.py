@@ -23,7 +23,7 @@ def load_secret(path: Path) -> str:
         OSError: if the file cannot be read, is damaged, or other users can read it.
     """
     if not path.exists():
-        _make(path)
+        _create_secret(path)
     with path.open(encoding="ascii", errors="replace") as file:
         found = os.fstat(file.fileno())
         mode, owner = stat.S_IMODE(found.st_mode), found.st_uid
@@ -40,7 +40,7 @@ def load_secret(path: Path) -> str:
     return text
 
 
-def _make(path: Path) -> None:
+def _create_secret(path: Path) -> None:
     """Create a file with a new secret that only its owner can read, in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)

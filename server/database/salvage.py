@@ -67,7 +67,7 @@ def recover(path: Path) -> Recovered:
         found = {table: _read(source, target, table, damaged) for table in metadata.tables}
         _delete_orphans(target)
         target.executemany(
-            "DELETE FROM meta WHERE key = ?", [(key,) for key in _unreadable(target)]
+            "DELETE FROM meta WHERE key = ?", [(key,) for key in _invalid_meta_keys(target)]
         )
         _reserve_job_ids(target, [row["id"] for table, row, _ in damaged if table == "job"])
         target.commit()
@@ -90,7 +90,7 @@ def is_intact(path: Path) -> bool:
             return (
                 "alembic_version" in tables
                 and all(_reads_all(source, table) for table in tables.intersection(metadata.tables))
-                and not _unreadable(source)
+                and not _invalid_meta_keys(source)
             )
     except (sqlite3.Error, row_codecs.UnreadableRowError):
         return False
@@ -102,7 +102,7 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
 
 
-def _unreadable(source: sqlite3.Connection) -> list[str]:
+def _invalid_meta_keys(source: sqlite3.Connection) -> list[str]:
     """Return those keys of the table ``meta`` that have invalid values."""
     return find_invalid(dict(source.execute("SELECT key, value FROM meta")))
 

@@ -46,7 +46,7 @@ MAX_WAITING, MAX_OF_USER = 1000, 100
 LINES_AT_ONCE = 500
 
 
-class Waiting(msgspec.Struct):
+class UndeliveredMessage(msgspec.Struct):
     """A message that was not delivered yet, with its receiver and the time of the next attempt."""
 
     receiver: str
@@ -57,12 +57,12 @@ class Waiting(msgspec.Struct):
     due: float = 0.0
 
 
-class Stored(msgspec.Struct):
+class NotifierState(msgspec.Struct):
     """The content of the file of undelivered messages."""
 
     #: The last line of the history that was read.
     line: int
-    waiting: list[Waiting] = []
+    waiting: list[UndeliveredMessage] = []
 
 
 class Notifier:
@@ -84,7 +84,7 @@ class Notifier:
         self._reader, self._status = reader, status
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stored = Stored(0)
+        self._stored = NotifierState(0)
 
     def start(self) -> None:
         """Start the thread, if the configuration allows any message."""
@@ -110,14 +110,14 @@ class Notifier:
 
     # ---------------------------------------------------------------- the file
 
-    def _load(self) -> Stored:
+    def _load(self) -> NotifierState:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=Stored)
+            return msgspec.json.decode(self._file.read_bytes(), type=NotifierState)
         except FileNotFoundError:
             pass
         except (OSError, msgspec.MsgspecError) as error:
             log.error("%s: %s; messages about events of the past are not sent", self._file, error)
-        return Stored(self._reader.last_event())
+        return NotifierState(self._reader.last_event())
 
     def _save(self) -> None:
         waiting = [
@@ -142,7 +142,7 @@ class Notifier:
         if found:
             self._save()
 
-    def _messages_of(self, line: dict[str, Any]) -> list[Waiting]:
+    def _messages_of(self, line: dict[str, Any]) -> list[UndeliveredMessage]:
         entry = self._status.entry(JobId(line["job"])) if line["job"] is not None else None
         wanted = entry.info.get("notify") if entry is not None else None
         if entry is None or not wanted:
@@ -152,11 +152,11 @@ class Notifier:
         if not is_told(entry.info, events):
             return []
         return [
-            Waiting(receiver, message_of(line, event, entry.info, self._cluster))
+            UndeliveredMessage(receiver, message_of(line, event, entry.info, self._cluster))
             for event in events_of(line, events)
         ]
 
-    def _add(self, new: Waiting) -> None:
+    def _add(self, new: UndeliveredMessage) -> None:
         waiting = self._stored.waiting
         user = new.message["user"]
         of_user = sum(each.message["user"] == user for each in waiting)
@@ -176,7 +176,7 @@ class Notifier:
                 self._attempt(each)
                 self._save()
 
-    def _attempt(self, each: Waiting) -> None:
+    def _attempt(self, each: UndeliveredMessage) -> None:
         receiver = parse_receiver(each.receiver)
         each.attempts += 1
         try:
@@ -193,7 +193,7 @@ class Notifier:
             )
         self._stored.waiting.remove(each)
 
-    def _postpone(self, receiver: Receiver, failed: Waiting) -> None:
+    def _postpone(self, receiver: Receiver, failed: UndeliveredMessage) -> None:
         """After a failed delivery, postpone all messages that the same mail or web server delivers.
 
         Otherwise each of them would wait for this server and delay the messages to others.

@@ -53,7 +53,7 @@ def parse_job_name(text: str, field: str = "id") -> JobName:
 
 
 @lru_cache(maxsize=128)
-def _stored(text: str) -> TaskNumbers:
+def _parse_stored_tasks(text: str) -> TaskNumbers:
     """Parse a list of task numbers that this server has written itself, such as ``0-3,7``.
 
     Unlike a list from a user, it may be of any length.
@@ -64,7 +64,7 @@ def _stored(text: str) -> TaskNumbers:
 def tasks_of_array(info: Info) -> TaskNumbers | None:
     """Return the numbers of an array's tasks; None if the job is no array."""
     array = info.get("array")
-    return None if array is None else _stored(array["numbers"])
+    return None if array is None else _parse_stored_tasks(array["numbers"])
 
 
 def task_fields(job: int | None, array: int | None) -> dict[str, int]:
@@ -147,9 +147,9 @@ def info_of_pending_task(info: Info, number: JobId) -> Info | None:
     if numbers is None or task not in numbers:
         return None
     state = info["state"]
-    if task in _stored(info["array"]["cancelled_tasks"]):
+    if task in _parse_stored_tasks(info["array"]["cancelled_tasks"]):
         state, reason = JobState.CANCELLED.value, "cancelled before it started"
-    elif info["array"]["pending"] and task in _stored(info["tasks"].partition("%")[0]):
+    elif info["array"]["pending"] and task in _parse_stored_tasks(info["tasks"].partition("%")[0]):
         reason = info["reason"] if state != JobState.PENDING else "waits for earlier tasks"
     else:
         return None

@@ -164,7 +164,7 @@ class Commands:
         job's script started with ``pliant run``.
         """
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
-        release = self._places(request.get("release") or [])
+        release = self._named_processors(request.get("release") or [])
         size = read_number(request, "size", default=0)
         if request.get("step") is not None:
             await self._step_resizes.resize(job, read_number(request, "step"), size)
@@ -293,7 +293,7 @@ class Commands:
             )
         return job
 
-    def _places(self, places: Any) -> ProcessorMap:
+    def _named_processors(self, places: Any) -> ProcessorMap:
         """Return the processors that the field ``release`` of a request names.
 
         It is a list such as ``["n2", "n1/0"]``: all processors of n2, and the first one of n1.

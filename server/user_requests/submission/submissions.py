@@ -44,7 +44,7 @@ TOGETHER = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _New:
+class _AcceptedJob:
     """A submission that was accepted, and is not stored in the database yet."""
 
     job: Job
@@ -80,7 +80,7 @@ class Submissions:
         self.notify_rules = NotifyRules()
         #: The files that users have sent for their jobs.
         self.staging: StagedFiles | None = None
-        self._waiting: list[_New] = []
+        self._waiting: list[_AcceptedJob] = []
         self._storing: asyncio.Task[None] | None = None
 
     def configure(self, shares: Shares, max_array_size: int, federated_processors: int) -> None:
@@ -175,10 +175,10 @@ class Submissions:
         if request.stage is not None:
             self._use_upload(uid, request.stage, spec.id)
         program = submission.program(spec)
-        job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
+        job = with_first_reason(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         change = insert_job(job, program, request.key)
-        new = _New(job, program, change, JobSubmitted(spec, request.hold, ended), stored)
+        new = _AcceptedJob(job, program, change, JobSubmitted(spec, request.hold, ended), stored)
         pending.add(job.id, user, size, jobs)
         self._waiting.append(new)
         if self._storing is None:
@@ -243,7 +243,7 @@ class Submissions:
         finally:
             self._storing = None
 
-    async def _store(self, together: list[_New]) -> None:
+    async def _store(self, together: list[_AcceptedJob]) -> None:
         try:
             changes = [new.change for new in together]
             failpoint("server.submit.before_commit")
@@ -260,7 +260,7 @@ class Submissions:
             return
         self._hand_over(together)
 
-    def _hand_over(self, together: list[_New]) -> None:
+    def _hand_over(self, together: list[_AcceptedJob]) -> None:
         """Publish stored jobs and pass them to the core, before their users get the job numbers."""
         for new in together:
             self._programs.keep(new.job.id, new.program)
@@ -273,7 +273,7 @@ class Submissions:
                 new.stored.set_result(None)
 
 
-def new_job(job: Job) -> Job:
+def with_first_reason(job: Job) -> Job:
     """Set the reason and the first line of the history of a new job, and return this job."""
     job.reason = "held by its user" if job.state is JobState.HELD else "waits in the queue"
     if job.spec.begin is not None and job.state is JobState.PENDING:
