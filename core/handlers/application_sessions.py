@@ -52,7 +52,7 @@ def on_application_registered(state: CoreState, event: ApplicationRegistered) ->
     if job.state not in _LIVE or not _same_allocation(state, job, event):
         return
     if job.registration is None:
-        _first_time(state, job, event)
+        _register_program(state, job, event)
     state.touch(job)
     state.plan_due = True
 
@@ -110,7 +110,7 @@ def _same_allocation(state: CoreState, job: Job, event: ApplicationRegistered) -
     return False
 
 
-def _first_time(state: CoreState, job: Job, event: ApplicationRegistered) -> None:
+def _register_program(state: CoreState, job: Job, event: ApplicationRegistered) -> None:
     """Register the program of a job: keep only sizes that both its user and its program allow.
 
     If there are none, the job ends.

@@ -74,7 +74,7 @@ def on_node_registered(state: CoreState, event: NodeRegistered) -> None:
     own = tuple(replace(world, live=world.live & node.processors) for world in event.worlds)
     _compare(state, node, own)
     fencing.node_reported(state, node)
-    _reviewed(state)
+    _adapt_to_changed_nodes(state)
 
 
 def _compare(state: CoreState, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
@@ -148,7 +148,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
         again = isinstance(resize.stage, Preparing) and resize.id not in known
         if again and added & node.processors:
             state.emit(launch_joining(state, job, resize, node.name))
-    if job.state is JobState.STARTING or _owed(job, node):
+    if job.state is JobState.STARTING or _must_still_start(job, node):
         if ResizeId(0) not in known:
             first = ResizeId(0)
             shares = node_resources.shares(state, job, job.ranks)
@@ -158,7 +158,7 @@ def _unknown_to_node(state: CoreState, node: Node, job: Job, known: set[ResizeId
         _handle_lost_processes(state, job, node.processors & ~added, reason)
 
 
-def _owed(job: Job, node: Node) -> bool:
+def _must_still_start(job: Job, node: Node) -> bool:
     """Return whether a node must still start its processes of a job that is completing.
 
     The job's processes on other nodes have exited already, with success.
@@ -195,7 +195,7 @@ def _handle_lost_processes(
     job_end.close_if_gone(state, job)
 
 
-def _reviewed(state: CoreState) -> None:
+def _adapt_to_changed_nodes(state: CoreState) -> None:
     """After a change of nodes, assign spare nodes and adapt the reservations for restarts."""
     spare_nodes.assign_spares(state)
     restart_after_loss.refit_restarts(state)
@@ -235,7 +235,7 @@ def _set(state: CoreState, node: Node, to: NodeState, reason: str) -> None:
     node.state, node.reason = to, reason
     state.touch_node(node)
     node_registry.note_state(state, node)
-    _reviewed(state)
+    _adapt_to_changed_nodes(state)
 
 
 def on_node_lost(state: CoreState, event: NodeLost) -> None:
@@ -251,7 +251,7 @@ def on_node_lost(state: CoreState, event: NodeLost) -> None:
         # Nothing starts on a LOST node. Processes on it are ended when it comes back.
         _handle_lost_processes(state, job, node.processors, reason)
     resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} was lost")
-    _reviewed(state)
+    _adapt_to_changed_nodes(state)
 
 
 def on_node_drained(state: CoreState, event: NodeDrained) -> None:
@@ -265,7 +265,7 @@ def on_node_drained(state: CoreState, event: NodeDrained) -> None:
     if node.state in _ALIVE:
         _set(state, node, *node_registry.state_when_alive(state, node))
     resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} was drained")
-    _reviewed(state)
+    _adapt_to_changed_nodes(state)
     jobs = node_registry.jobs_on(state, node)
     done = f"drains: {node_registry.jobs_phrase(jobs)} still there" if jobs else "drained"
     state.emit(AnswerUser(event.request, message=f"node {node.name} {done}"))

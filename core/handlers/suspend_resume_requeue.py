@@ -140,11 +140,11 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
     if job is None:
         return
     if not event.number:
-        _by_itself(state, job, event)
+        _own_checkpoint_reported(state, job, event)
         return
     mine = job.saving
     if mine is None or mine.number != event.number or mine.stage is SaveStage.LEAVING:
-        _stale(state, job, event)
+        _repeat_exit_order(state, job, event)
     elif event.progress is SaveProgress.BEGUN:
         _begun(state, job)
     elif event.progress is SaveProgress.SAVED:
@@ -165,7 +165,7 @@ def _failed(state: CoreState, job: Job, reason: str) -> None:
         job_end.end(state, job, JobState.CANCELLED, why, requeue=True)
 
 
-def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
+def _own_checkpoint_reported(state: CoreState, job: Job, event: SaveReported) -> None:
     """Handle the report on a checkpoint that the program took on its own: record it, or warn."""
     if event.progress is SaveProgress.SAVED:
         suspension_steps.checkpoint_taken(state, job, event, state.now - event.seconds)
@@ -173,7 +173,7 @@ def _by_itself(state: CoreState, job: Job, event: SaveReported) -> None:
         state.note("job.warning", f"it could not be saved: {event.reason}", job)
 
 
-def _stale(state: CoreState, job: Job, event: SaveReported) -> None:
+def _repeat_exit_order(state: CoreState, job: Job, event: SaveReported) -> None:
     """Repeat the order to exit if the application reports again that it has saved.
 
     The order may have been lost.
@@ -215,12 +215,12 @@ def on_suspension_held(state: CoreState, event: SuspensionHeld) -> None:
         if event.number:
             suspension_steps.send_step(state, job, SaveStep.KEEP, event.number)
         if mine is not None and not event.number:
-            _not_in_hand(state, job, mine.stage)
+            _suspension_unknown(state, job, mine.stage)
     elif mine.stage is SaveStage.WITHDRAWING:
         suspension_steps.send_step(state, job, SaveStep.KEEP)
 
 
-def _not_in_hand(state: CoreState, job: Job, stage: SaveStage) -> None:
+def _suspension_unknown(state: CoreState, job: Job, stage: SaveStage) -> None:
     """Handle a newly connected coordinator that does not know the open suspension."""
     if stage is SaveStage.ORDERED:
         suspension_steps.send_step(state, job, SaveStep.SAVE)

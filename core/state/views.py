@@ -276,7 +276,7 @@ def running(job: Job, total: int, ledger: ProcessorLedger, now: float) -> Runnin
         now: the present time, in seconds since the epoch.
     """
     spec, own = job.spec, job.sizes
-    sizes = own.up_to(total) if job.resizable(now) else _standing(job)
+    sizes = own.up_to(total) if job.resizable(now) else _reusable_sizes(job)
     if sizes is not None and now < job.no_growth_until:
         sizes = sizes.up_to(job.size)
     resizable = sizes is not None
@@ -300,7 +300,7 @@ def running(job: Job, total: int, ledger: ProcessorLedger, now: float) -> Runnin
         since=job.since,
         malleable=job.malleable and not job.sizes.fixed,
         moldable=not spec.sizes.fixed,
-        target=_target(job),
+        target=_size_after_resize(job),
         suspendable=job.suspendable(now),
         request=_request(job, total, now) if job.request is not None else None,
         measured=speedup_of(job.measured) if job.measured else None,
@@ -326,7 +326,7 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
     return OpenRequest(sizes, request.since, job.can_get_offers(now)) if sizes else None
 
 
-def _standing(job: Job) -> Sizes | None:
+def _reusable_sizes(job: Job) -> Sizes | None:
     """Return the sizes of a shrink that a job has agreed to or proposed and no plan uses any more.
 
     The present size is among them. The next plan may use such a shrink. None if there is none.
@@ -337,7 +337,7 @@ def _standing(job: Job) -> Sizes | None:
     return Sizes((*resize.offered_sizes, job.size))
 
 
-def _target(job: Job) -> int:
+def _size_after_resize(job: Job) -> int:
     """Return the size that a job has after its open resize; the present size if it may not happen.
 
     That is so if there is no resize, if it is being withdrawn, or if no plan uses it any more.

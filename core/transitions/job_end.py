@@ -128,7 +128,7 @@ def on_early_exits(state: CoreState, job: Job, gone: ProcessorMap) -> None:
     """
     if gone and job.state is not JobState.COMPLETING:
         job.exit_code = job.exit_code or 0
-        _complete(state, job, None, _others(job, gone))
+        _complete(state, job, None, _other_ranks_text(job, gone))
     resize_open_close.free_processors(state, job, gone)
     close_if_gone(state, job)
 
@@ -302,7 +302,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
             # The other nodes hold their processors until they are told to give them up.
             end(state, job, JobState.COMPLETED, "its script has ended")
             return
-        reason = _others(job, gone)
+        reason = _other_ranks_text(job, gone)
         if job.state is JobState.COMPLETING:
             job.reason = reason  # stored with the processors that come free
         else:
@@ -365,7 +365,7 @@ def _not_started(state: CoreState, job: Job, exits: Sequence[Exit]) -> bool:
     return _lost_node(state, job, what, requeue=has_not_run)
 
 
-def _others(job: Job, gone: ProcessorMap) -> str:
+def _other_ranks_text(job: Job, gone: ProcessorMap) -> str:
     """Return the reason to show if ranks exited with code 0 while other ranks still run."""
     left = job.allocation & job.occupied & ~gone
     if not left:

@@ -61,7 +61,7 @@ def keep_processors(state: CoreState, job: Job) -> None:
     """Reserve the remaining processors of an ending job for its restart, if it restarts at once."""
     if job.ending in _ENDS and restarts_at_once(state, job):
         job.size_before_loss = job.size
-        _reserve(state, job, _left(state, job))
+        _reserve(state, job, _processors_for_restart(state, job))
     else:
         drop_kept(state, job)
 
@@ -78,7 +78,11 @@ def drop_kept(state: CoreState, job: Job) -> None:
 def start_next_run(state: CoreState, job: Job) -> None:
     """Start the next run of a job, or put it into the queue, after its last process has exited."""
     job.restarts = job.restarts + 1 if job.ending in _ENDS else 0
-    size = job.sizes.largest_at_most(count(_left(state, job))) if job.size_before_loss else 0
+    size = (
+        job.sizes.largest_at_most(count(_processors_for_restart(state, job)))
+        if job.size_before_loss
+        else 0
+    )
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
         drop_kept(state, job)
@@ -87,7 +91,7 @@ def start_next_run(state: CoreState, job: Job) -> None:
         return
     nodes = _nodes(state, job.allocation)
     lost = [node.name for node in nodes if node.state is NodeState.LOST]
-    _reserve(state, job, _left(state, job))
+    _reserve(state, job, _processors_for_restart(state, job))
     suspension_steps.requeue(state, job, f"is restarted at once: {job.reason}")
     _fit(state, job)
     _note_restart(state, job, lost)
@@ -100,7 +104,7 @@ def refit_restarts(state: CoreState) -> None:
         if not job.size_before_loss:
             continue
         if job.state is JobState.COMPLETING:
-            _reserve(state, job, _left(state, job))
+            _reserve(state, job, _processors_for_restart(state, job))
             continue
         size = count(job.reserved)
         if not _fit(state, job):
@@ -111,7 +115,7 @@ def refit_restarts(state: CoreState) -> None:
     resize_open_close.start_reserved(state)
 
 
-def _left(state: CoreState, job: Job) -> ProcessorMap:
+def _processors_for_restart(state: CoreState, job: Job) -> ProcessorMap:
     """Return the processors on which a job may restart after it has lost a node.
 
     These are its remaining ones, with those of nodes whose heartbeats are overdue, and processors
@@ -171,7 +175,7 @@ def _fit(state: CoreState, job: Job) -> bool:
     Returns:
         Whether there are enough; False if the job cannot restart at any size now.
     """
-    left = _left(state, job)
+    left = _processors_for_restart(state, job)
     size = job.sizes.largest_at_most(count(left))
     if size:
         _reserve(state, job, lowest(left, size))
