@@ -55,7 +55,7 @@ def submit(out: Path, number: int) -> float:
     return number / (time.perf_counter() - began)
 
 
-def said(out: Path) -> tuple[int, float]:
+def wait_for_start(out: Path) -> tuple[int, float]:
     """Wait for the file that a job writes at its start, and remove the file.
 
     Returns:
@@ -91,7 +91,7 @@ class Rounds:
         self.took: dict[str, list[float]] = {}
         self.resident: list[float] = []
 
-    def one(self, holder: int) -> int:
+    def measure(self, holder: int) -> int:
         """Kill the server and ``holder``, the process of the running job; measure the restart.
 
         Returns:
@@ -106,14 +106,14 @@ class Rounds:
         self._note("answer", answering(self._client) - began)
         times = self._server.cpu_times()
         self._note("processor time of it", times.user + times.system)
-        holder, moment = said(self._out)
+        holder, moment = wait_for_start(self._out)
         self._note("first instruction", moment - began)
         for name, kind in (("end", "job.failed"), ("running", "job.running")):
-            self._note(name, self._told(kind, began) - began)
+            self._note(name, self._wait_for_event(kind, began) - began)
         self.resident.append(self._server.memory_info().rss / 2**20)
         return holder
 
-    def _told(self, kind: str, since: float) -> float:
+    def _wait_for_event(self, kind: str, since: float) -> float:
         """Wait until the history has an event of a kind at ``since`` or later; return its time."""
         while True:
             for event in self._client.history():
@@ -130,10 +130,10 @@ def main(words: list[str]) -> int:
     number = int(words[0]) if words else JOBS
     with cluster(1, 1, "--strategy", "fcfs") as (client, out):
         print(f"{number} jobs, {submit(out, number):.0f} a second; {busy()}", flush=True)
-        holder, _ = said(out)
+        holder, _ = wait_for_start(out)
         rounds = Rounds(client, out)
         for _ in range(ROUNDS):
-            holder = rounds.one(holder)
+            holder = rounds.measure(holder)
         waiting = sum(job.state == "PENDING" for job in client.jobs())
     print(f"{waiting} jobs wait after {ROUNDS} restarts; {busy()}")
     for name, samples in rounds.took.items():

@@ -130,21 +130,21 @@ class BareHosts:
 
     def crash(self, name: str) -> None:
         """End all processes of a host."""
-        os.kill(self._first(name), signal.SIGKILL)
+        os.kill(self._init_pid(name), signal.SIGKILL)
         self._running.pop(name).wait()
 
-    def _first(self, name: str) -> int:
+    def _init_pid(self, name: str) -> int:
         """Return the process id of the init process of a host; 0 if it has not started yet."""
         outer = self._running[name].pid
         found = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
         return int(found[0]) if found else 0
 
     def _files(self, name: str, path: str) -> Path:
-        return Path(f"/proc/{self._first(name)}/root", path)
+        return Path(f"/proc/{self._init_pid(name)}/root", path)
 
     def run(self, name: str, command: str, user: str = "root") -> str:
         """Run a shell command on a host as a login of a user would, and return its output."""
-        words = ["nsenter", "-t", str(self._first(name)), "-a", "runuser", "-u", user, "--"]
+        words = ["nsenter", "-t", str(self._init_pid(name)), "-a", "runuser", "-u", user, "--"]
         home = "/root" if user == "root" else f"/home/{user}"
         path = "PATH=/opt/pliant/current/bin:/usr/sbin:/usr/bin:/bin"
         words += ["env", "-i", f"HOME={home}", f"USER={user}", path, f"--chdir={home}"]
