@@ -52,7 +52,12 @@ BUDGET_MS, CYCLE_BUDGET_S, DELAY_MS = 1.5, 0.5, 5.0
 def until(done: Callable[[], bool], what: str, pause: float = 0.05) -> None:
     """Wait for a condition, with a pause before each check, because checks cost the server time.
 
-    If it does not become true in time, end with a message that names ``what``.
+    If it is not true after two minutes, end with a message that names ``what``.
+
+    Args:
+        done: returns whether the condition is true.
+        what: the condition as a text.
+        pause: the pause in seconds.
     """
     deadline = time.monotonic() + 120
     while True:

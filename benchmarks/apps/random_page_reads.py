@@ -21,7 +21,10 @@ PARTS = 64
 
 
 def prepare(path: Path, mebibytes: int) -> None:
-    """Write the file and drop it from the page cache, so that readers are charged for its pages."""
+    """Write the file and drop it from the page cache.
+
+    So each page is charged to the control group of the job that reads it, not to this process.
+    """
     content = random.Random(1)
     with path.open("wb") as file:
         for _ in range(mebibytes):

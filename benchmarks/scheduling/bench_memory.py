@@ -150,7 +150,14 @@ def limit(folder: Path, mebibytes: int) -> None:
 
 
 def controller(base: Path, folder: Path, name: str, slots: int) -> subprocess.Popen[bytes]:
-    """Start the controller of a node in a control group."""
+    """Start the controller of a node in a control group.
+
+    Args:
+        base: the folder for the controller's files.
+        folder: the folder of the control group.
+        name: the name of the node.
+        slots: the number of processors of the node.
+    """
     state, run = os.environ["PLIANT_STATE_DIR"], os.environ["PLIANT_RUN_DIR"]
     config = base / f"{name}.yaml"
     settings = {
@@ -171,7 +178,12 @@ def controller(base: Path, folder: Path, name: str, slots: int) -> subprocess.Po
 
 
 def wait(what: str, ready: Callable[[], bool]) -> None:
-    """Wait until the function ``ready`` returns true; ``what`` names the condition in errors."""
+    """Wait until ``ready`` returns true; end with an error after ``WAIT_S`` seconds.
+
+    Args:
+        what: the condition as a text, for the error.
+        ready: returns whether the condition is true.
+    """
     until = time.monotonic() + WAIT_S
     while not ready():
         if time.monotonic() > until:
@@ -253,7 +265,10 @@ def is_filled(client: Client, jobs: list[int]) -> bool:
 
 
 def submit(client: Client, base: Path, number: int) -> list[int]:
-    """Submit the jobs that read files; they begin to read when the file ``go`` exists."""
+    """Submit ``number`` jobs that read files, and return their ids.
+
+    They begin to read when the file ``go`` exists in the folder ``base``.
+    """
     jobs = []
     for place in range(number):
         file = base / f"file{place}"

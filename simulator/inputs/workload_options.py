@@ -130,7 +130,7 @@ def _columns(path: str | Path, line: int, values: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The values in one line of options, with methods that read and check them."""
+    """The values in one line of a side file (a CSV file with job options), and checks of them."""
 
     path: str | Path
     line: int

@@ -130,8 +130,8 @@ class Metrics:
         """Return all metrics.
 
         Args:
-            memory: the strategy's memory, from which the share of time under each of dynP's queue
-                orders is computed.
+            memory: the strategy's memory. If the strategy is dynP, which changes the order of the
+                queue, the share of time under each order is computed from it.
         """
         ran = sorted(self._turnarounds)
         span = max(0.0, self._last - (self._first or 0.0)) if ran else 0.0

@@ -54,7 +54,7 @@ class SimulatedNodes:
 
 
 def _nodes(clusters: Sequence[Cluster], node_size: int) -> Iterator[NodeRegistered]:
-    """Yield the nodes of clusters as registrations.
+    """Yield an event for each node of the clusters, by which the node registers.
 
     If a cluster has one node, the node has its name; else the nodes are numbered.
 

@@ -20,7 +20,7 @@ class CoreTimers:
 
     Args:
         queue: the clock and the queue.
-        core: is asked when the strategy is to be woken.
+        core: has the time at which the strategy is to be woken.
         runs: the jobs that hold processors, by number.
         refusals_expire: whether a job that refused an offer is asked again after a fixed time. If
             not, it is asked again at the next event, for which no timer is needed.

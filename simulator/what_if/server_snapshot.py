@@ -59,7 +59,7 @@ def read_snapshot(snapshot: Row, assume_s: float) -> Scenario:
     """Return the jobs and the machine of a snapshot.
 
     Args:
-        snapshot: the answer of the server to ``snapshot``.
+        snapshot: the answer of the server to the request ``snapshot``.
         assume_s: how long a job runs that states neither an estimate nor a limit, in seconds, at
             its preferred or smallest size.
 

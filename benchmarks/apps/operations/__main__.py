@@ -36,7 +36,10 @@ LIMIT_S = float(os.environ.get("PLIANT_OPERATION_LIMIT_S", "60"))
 
 
 def result_of(operation: Operation, comm: MPI.Intracomm, folder: Path) -> str:
-    """Run one operation; return the result, which is a failure if not all ranks agree."""
+    """Run one operation; return ``ok``, ``unsupported: REASON`` or ``FAILED: REASON``.
+
+    If not all ranks have the same result, it is a failure that names the differing ones.
+    """
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     try:
         operation.run(comm, folder)

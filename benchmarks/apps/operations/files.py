@@ -51,7 +51,12 @@ def _transfer(file: MPI.File, method: str, *arguments: object) -> None:
 
 
 def _pair(write: str, read: str) -> None:
-    """Register an operation: a write and a read at explicit offsets, by these methods."""
+    """Register an operation: each rank writes its part, then reads that of the next rank.
+
+    Args:
+        write: the method of `MPI.File` that writes at an explicit offset.
+        read: the method that reads at one.
+    """
 
     @operation(GROUP, f"File.{write}", f"File.{read}")
     def run(comm: MPI.Intracomm, folder: Path) -> None:
@@ -94,6 +99,11 @@ def _shared(write: str, read: str, *more: str) -> None:
     """Register an operation: a write and a read at the shared file pointer.
 
     The ranks may write in any order, unless ``write`` is an ordered call.
+
+    Args:
+        write: the method of `MPI.File` that writes.
+        read: the method that reads.
+        more: further names of mpi4py that the operation calls.
     """
 
     @operation(GROUP, f"File.{write}", f"File.{read}", *more)
@@ -144,7 +154,7 @@ for _write, _read in (("Iwrite_shared", "Iread_shared"), ("Write_ordered", "Read
     "File.Read_ordered_end",
 )
 def split_collective(comm: MPI.Intracomm, folder: Path) -> None:
-    """Make collective writes and reads by their split calls, begin and end."""
+    """Write and read by split collectives: a call that begins the access, and one that ends it."""
     for kind in ("at_all", "all", "ordered"):
         with opened(comm, folder) as file:
             got = np.zeros(COUNT)

@@ -71,7 +71,11 @@ def _draw(outcome: ExperimentOutcome, plot: Plot, path: Path) -> None:
 
 
 def _curves(outcome: ExperimentOutcome, plot: Plot) -> dict[str, list[Line]]:
-    """Return the lines of the result that belong to each curve of a plot, by the curve's name."""
+    """Return the points of each curve of a plot, by the curve's name, as lines of the result.
+
+    A line of the result is a row of the experiment's table. If there are too many curves for one
+    plot, only ``_MOST_LINES`` of them are returned, evenly spread.
+    """
     curves: dict[str, list[Line]] = {}
     label = outcome.experiment.label
     for line in outcome.lines:

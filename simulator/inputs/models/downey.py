@@ -39,7 +39,7 @@ def downey(  # noqa: PLR0913 - the parameters of the model
         sigma: the variance of parallelism is uniform between 0 and this.
         speedup: ``linear`` for jobs without a speedup curve, as in Ghafoor (3.3.2).
         malleable: percentage of the jobs that are malleable.
-        flexibility: grammar of their sizes; empty for 1 to all processors.
+        flexibility: their sizes, such as ``1-64:pow2``; empty for 1 to all processors.
         spread: the way to choose the malleable jobs (``even`` or ``random``).
         seed: the seed of all random numbers.
 
@@ -91,7 +91,7 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
         sizes: range of the processors that rigid jobs ask for.
         times: range of their run times there, in seconds.
         malleable: percentage of the jobs that are malleable; their work stays the same.
-        flexibility: grammar of their sizes.
+        flexibility: their sizes, such as ``2-128`` or ``1-64:pow2``.
         spread: the way to choose the malleable jobs (``even`` or ``random``).
         seed: the seed of all random numbers.
 

@@ -37,7 +37,8 @@ def koala(
     Args:
         jobs: the number of jobs.
         gap: seconds between two submissions: 120 for Wm and Wmr, 30 for W'm and W'mr.
-        rigid: the part of jobs with 2 processors, from 0 (Wm, W'm) to 1; 0.5 for Wmr and W'mr.
+        rigid: the fraction of jobs that are rigid, on 2 processors, from 0 (Wm, W'm) to 1; 0.5 for
+            Wmr and W'mr.
         processors: the number of processors of the machine.
         ft_best: the processors on which FT takes its best time; more do not help.
         gadget_best: the processors on which GADGET-2 takes its best time.
