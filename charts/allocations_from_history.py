@@ -31,7 +31,7 @@ class Segment:
     processors: frozenset[int]
 
     def to_row(self) -> list[Any]:
-        """Return start, end, number and list of the processors, as the live page expects them."""
+        """Return [start, end, number of processors, their list as text] for the live page."""
         return [
             self.start,
             self.end,
@@ -81,7 +81,7 @@ class JobTrack:
             self.segments.append(Segment(time, None, wanted))
 
     def forget(self, before: float) -> None:
-        """Drop segments that ended before a time, and marks older than this time."""
+        """Drop the periods (segments) that ended before a time, and marks older than this time."""
         old = itertools.takewhile(lambda s: s.end is not None and s.end < before, self.segments)
         del self.segments[: sum(1 for _ in old)]
         old_marks = itertools.takewhile(lambda mark: mark[0] < before, self.marks)
@@ -135,8 +135,9 @@ class JobTracks:
     def drop_ended(self, before: float) -> list[int]:
         """Remove jobs that ended before a time; return their ids.
 
-        Of other jobs, segments before this time are dropped: a job may run and be resized for
-        months, and each message about it has all its segments.
+        Of other jobs, the segments (periods with the same processors) that ended before this time
+        are dropped. A job may run and be resized for months, and each message about it has all its
+        segments.
         """
         for track in self.by_job.values():
             track.forget(before)

@@ -59,7 +59,7 @@ class Recording:
 
     @property
     def first(self) -> float:
-        """Return the time of the first event of a job; 0 if no event belongs to a job."""
+        """Return the time in seconds of the first event of a job; 0 if there is no such event."""
         return self._first or 0.0
 
     @property

@@ -85,7 +85,7 @@ def bands_between(bands: Iterable[Band], window: Window) -> list[Band]:
 
 
 def concurrency(bands: Iterable[Band], window: Window) -> int:
-    """Return the largest number of jobs that hold processors at the same time."""
+    """Return the largest number of jobs that hold processors at the same time in the window."""
     starts, ends = [], []
     for band in bands:
         for hold in band.holds:

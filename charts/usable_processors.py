@@ -26,7 +26,7 @@ class UsableProcessors:
         self._assumed: set[str] = set()
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Apply an event of the history."""
+        """Take an event of the history into account; those that are not about nodes are ignored."""
         kind, data = event["kind"], event.get("data") or {}
         if kind not in {"node.state", "node.registered", "node.removed"} or "node" not in data:
             return

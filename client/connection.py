@@ -98,7 +98,10 @@ class Connection:
             self.close()
 
     def interrupt(self) -> None:
-        """End the request that another thread waits for; that thread closes the socket."""
+        """Make a request of another thread, which waits for the answer, fail at once.
+
+        The other thread then closes the socket.
+        """
         if (link := self._socket) is not None:
             try:
                 link.shutdown(_socket.SHUT_RDWR)

@@ -119,7 +119,12 @@ def _join_as(user: pwd.struct_passwd, state: str, token: str, address: str) -> d
 def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
     """Write the settings and the key of the root helper; return the paths of both files.
 
-    The list of system users in an existing settings file is kept.
+    The helper is a program with root privileges that the node's controller uses. The list of system
+    users in an existing settings file is kept.
+
+    Args:
+        record: the record of the join, with the names of the cluster and the node.
+        account: the name of the account of the daemons.
     """
     from pliant.protos.daemons.atomic_files import write_private
     from pliant.protos.identity.certificate_names import check_name
@@ -144,7 +149,11 @@ def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
 
 
 def _read_order_key(path: Path) -> str:
-    """Return the key that the account has stored, after checking that the file holds only a key."""
+    """Return the server's public key for orders to the root helper, from a file of the account.
+
+    Raises:
+        OSError, IdentityError: the file cannot be read, or holds anything but a key.
+    """
     from pliant.protos.identity.keys import format_public_key, parse_order_public_key
 
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

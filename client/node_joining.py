@@ -125,7 +125,7 @@ def _parse_server(text: str) -> TcpAddress:
 
 
 def _load_key(draft: Path, token: JoinToken) -> bytes:
-    """Return the key of an earlier attempt with this token, or make one and store it."""
+    """Return the private key of an earlier attempt with this token, or make one and store it."""
     try:
         record = json.loads(read_private(draft / _DRAFT, max_bytes=MAX_LINE_BYTES))
         if record["token"] == token.id:

@@ -86,7 +86,7 @@ class AsyncClient:
         sizes: str | int = "1",
         **options: Unpack[SubmitOptions],
     ) -> Availability:
-        """Ask the strategy whether and when it would start a job; the job is not submitted."""
+        """Ask the server's strategy whether and when it would start a job that is not submitted."""
         return await self._run(operations.query(argv, sizes, options))
 
     async def jobs(

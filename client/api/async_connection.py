@@ -180,7 +180,7 @@ class _Link:
         self._reading = asyncio.ensure_future(self._read(_Lines(reader)))
 
     def is_usable(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether requests can be sent in this event loop."""
+        """Return whether the connection is open and belongs to this event loop."""
         return self._end is None and self._reading.get_loop() is loop
 
     async def request(self, op: str, fields: dict[str, Any]) -> Answer:

@@ -116,7 +116,7 @@ class Client:
         sizes: str | int = "1",
         **options: Unpack[SubmitOptions],
     ) -> Availability:
-        """Ask the strategy whether and when it would start a job; the job is not submitted.
+        """Ask the server's strategy whether and when it would start a job that is not submitted.
 
         Args:
             argv: as for ``submit``.
@@ -141,7 +141,7 @@ class Client:
         names: Sequence[str] = (),
         since: float | None = None,
     ) -> list[Job]:
-        """Return jobs in the order of their ids.
+        """Return jobs in the order of their ids, by default all that have not ended.
 
         Args:
             ids: the jobs to return, or None for all that have not ended. Unknown ids are skipped.

@@ -111,7 +111,7 @@ class LocalCluster:
         self._build()
 
     def configure(self, spec: ClusterSpec) -> None:
-        """Use a specification; the caller saves it when the cluster is up.
+        """Use a specification from now on; the caller stores it on disk when the cluster is up.
 
         Raises:
             ClientError: daemons run with another specification, the files of running daemons were
@@ -462,7 +462,10 @@ class LocalCluster:
         return ""
 
     def lost_nodes_reason(self) -> str:
-        """Return why all nodes are lost and cannot come back; an empty text if this is not so."""
+        """Return why all nodes are lost and cannot come back; an empty text if this is not so.
+
+        It is always empty for nodes on this machine.
+        """
         return ""
 
     # -- down
@@ -472,7 +475,10 @@ class LocalCluster:
         return False
 
     def before_down(self, number: int) -> None:
-        """Prepare to take the cluster down after `pliant up` got the signal ``number``."""
+        """Do what must be done before the cluster is taken down; here, this is nothing.
+
+        `pliant up` calls this when it got the signal ``number``.
+        """
 
     def stop_nodes(self, report: Report, *, keep_jobs: bool) -> list[str]:
         """End nodes that are not on this machine; return a text for each failure.

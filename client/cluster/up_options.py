@@ -146,7 +146,9 @@ def requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSp
 
 
 def _nodes_and_sites(options: argparse.Namespace, known: ClusterSpec) -> tuple[int, str]:
-    """Return the number of nodes, and the sites, whose nodes must add up to this number.
+    """Return the number of nodes, and the sites as ``NAME:NODES,...``; empty without sites.
+
+    A site is a group of nodes. The nodes of all sites must add up to the number of nodes.
 
     Raises:
         UsageError: the number and the sites disagree, or the sites are malformed.

@@ -61,7 +61,12 @@ def _parser() -> Parser:
 
 
 def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """Run an action and return its exit code; errors of the identity become ClientErrors."""
+    """Run an action and return its exit code.
+
+    Raises:
+        UsageError: a name on the command line is wrong.
+        ClientError: the keys and certificates of the cluster cannot be used.
+    """
     from pliant.protos.daemons.private_paths import UntrustedPathError
     from pliant.protos.identity.identity_errors import IdentityError, IdentityNameError
 

@@ -189,7 +189,7 @@ def _request(
 
 
 def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | str]:
-    """Print the jobs as JSON; return the unknown ones of the jobs that the user named."""
+    """Print the jobs as JSON; return those of the user's ids that the server does not know."""
     answer = _request(link, options, None)
     now = answer.get("now", time.time())
     print_json([with_keys_first(with_profit(job, now), FIELDS) for job in answer["jobs"]])
@@ -197,7 +197,7 @@ def _put_objects(link: Connection, options: argparse.Namespace) -> list[int | st
 
 
 def _put_table(link: Connection, options: argparse.Namespace) -> list[int | str]:
-    """Print the jobs as a table; return the unknown ones of the jobs that the user named."""
+    """Print the jobs as a table; return those of the user's ids that the server does not know."""
     blocks, now, missing = _blocks(link, options)
     if blocks or not options.ids:
         print_text(_table(blocks, now, options))

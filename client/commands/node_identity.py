@@ -51,7 +51,10 @@ def _add_action(
 
 
 def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """Run an action and return its exit code; errors of the identity become ClientErrors."""
+    """Run an action and return its exit code; errors of this host's identity become ClientErrors.
+
+    The identity consists of the host's name in the cluster, its key and its certificates.
+    """
     from pliant.protos.daemons.private_paths import UntrustedPathError
     from pliant.protos.identity.identity_errors import IdentityError
 

@@ -81,7 +81,7 @@ class LiveState:
         return is_first
 
     def lose(self, why: str) -> None:
-        """Record that the server does not answer."""
+        """Record that the server does not answer, and the reason as text."""
         self.connected, self.lost_why = False, why
 
     def set_starts(self, starts: Mapping[str, Any]) -> None:

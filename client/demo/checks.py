@@ -24,7 +24,7 @@ class Checks:
         self.failed: list[str] = []
 
     def check(self, what: str, fault: str) -> None:
-        """Print the result of a check, which has passed if ``fault`` is empty."""
+        """Print the result of the check ``what``, which has passed if ``fault`` is empty."""
         if fault:
             self.failed.append(what)
         print(f"FAILED  {what}: {fault}" if fault else f"ok      {what}", flush=True)

@@ -79,12 +79,12 @@ class Wire:
     # ---------------------------------------------------------------- texts
 
     def send_text(self, fields: dict[str, Any]) -> None:
-        """Send a message that is no pickle."""
+        """Send a message as JSON, which the receiver can read without unpickling anything."""
         body = json.dumps(fields).encode("ascii")
         self._link.sendall(_HEADER.pack(len(body)) + body)
 
     def receive_text(self) -> dict[str, Any]:
-        """Return a message that is no pickle.
+        """Return a message that was sent as JSON, without unpickling anything.
 
         Raises:
             OSError: the connection ended, or the message is malformed.

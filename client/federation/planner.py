@@ -266,7 +266,10 @@ class _Capacity:
         return found
 
     def _new_nodes(self, site: str, number: int) -> tuple[str, ...]:
-        """Return ``number`` node names for stubs at a site that no node and no stub has yet."""
+        """Return ``number`` new node names for stubs (placeholder jobs) at a site.
+
+        No node and no stub has one of these names yet.
+        """
         names: list[str] = []
         last = 0
         while len(names) < number:

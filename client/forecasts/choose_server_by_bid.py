@@ -76,7 +76,7 @@ def parse_servers(text: str) -> list[str]:
 
 
 def collect_bids(job: Mapping[str, Any], servers: Sequence[str]) -> list[Bid]:
-    """Ask all servers at the same time about a job, and return their answers in order.
+    """Ask all servers at the same time about a job; return their answers in the servers' order.
 
     Args:
         job: in the form of a ``submit`` request.
@@ -136,7 +136,7 @@ def _ask(job: Mapping[str, Any], server: str) -> Bid:
 
 
 def _run_folder(server: str) -> str:
-    """Return the folder of a server's socket."""
+    """Return a server's run folder, from this folder, the state folder or the socket."""
     path = os.path.expanduser(server)
     if os.path.basename(path) == SOCKET:
         return os.path.dirname(path) or "."

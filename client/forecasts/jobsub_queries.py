@@ -67,7 +67,7 @@ def _what_if(options: argparse.Namespace, job: Job) -> int:
 
 
 def _query_all(options: argparse.Namespace, job: Job) -> int:
-    """Print the bids of several servers; return the exit code."""
+    """Print the bids of several servers; return exit code 0."""
     _, bids = choose_server(options, job)
     if options.json:
         print_json(bids)
@@ -75,7 +75,7 @@ def _query_all(options: argparse.Namespace, job: Job) -> int:
 
 
 def _query(options: argparse.Namespace, job: Job) -> int:
-    """Print the strategy's answer about a job; return 1 unless it would accept the job."""
+    """Print the strategy's answer about a job; return exit code 0 if it would accept it, else 1."""
     from pliant.client.terminal.availability_answer import answer_text
 
     with Connection() as link:

@@ -140,7 +140,11 @@ def _same_word(expected: str, found: str, tolerance: float) -> bool:
 
 
 def lost_variables(source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, name) of variables that only the first iteration of a ``steps`` loop sets."""
+    """Yield (line, name) of variables that only the first iteration of a main loop sets.
+
+    A main loop is one over ``job.steps()``. Ranks that join later skip its first iteration, so they
+    do not have these variables.
+    """
     try:
         tree = ast.parse(source)
     except SyntaxError:

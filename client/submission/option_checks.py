@@ -218,7 +218,7 @@ def check_contract(
 
 
 def policy_argument(text: str) -> str:
-    """Check a ``--when-cut-off`` and return it; argparse adds the name of the option to errors."""
+    """Check a value of ``--when-cut-off`` and return it; a type for argparse."""
     try:
         return check_policy(text)
     except UsageError as error:
@@ -226,7 +226,7 @@ def policy_argument(text: str) -> str:
 
 
 def speedup_argument(text: str) -> str:
-    """Check a ``--speedup`` and return it; argparse adds the name of the option to errors."""
+    """Check a value of ``--speedup`` and return it; a type for argparse."""
     try:
         return check_speedup(text)
     except UsageError as error:

@@ -109,7 +109,10 @@ def _clock(text: str) -> Clock | None:
 
 
 def _day(text: str, now: float, clock: Clock) -> float | None:
-    """Return a clock time on a day, in seconds since the epoch; None if the text names no day."""
+    """Return the clock time on the day that a text names, in seconds since the epoch.
+
+    None if the text names no day.
+    """
     if text in ("today", "tomorrow"):
         return _at(now, 0 if text == "today" else 1, clock)
     for pattern in _DATES:

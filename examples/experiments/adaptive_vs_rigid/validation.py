@@ -69,7 +69,11 @@ class Validation:
     real_run: RealRun
 
     def summary(self) -> dict[str, float]:
-        """Return mean and deviation of each distance, and the relative error of each metric."""
+        """Return how far the simulation is from the real run, as relative numbers by name.
+
+        These are the mean and the deviation of the distances of all jobs' start, end and turnaround
+        times, and the relative error of each metric.
+        """
         found: dict[str, float] = {}
         for name in ("start", "end", "turnaround"):
             values = [getattr(each, f"of_{name}") for each in self.distances]
