@@ -42,7 +42,7 @@ MAX_IDLE = 8
 
 
 class _Shim:
-    """A forked shim and the world that it runs, if any."""
+    """A forked shim, and the folder of the world (set of ranks) that it runs; empty if idle."""
 
     def __init__(self, pid: int, orders: SocketChannel) -> None:
         self.pid = pid
@@ -138,7 +138,7 @@ class Launcher:
             self._report(gone)
 
     def _report(self, shim: _Shim) -> None:
-        """Report to the controller that a world has no shim any more."""
+        """Report to the controller that the world (set of ranks) of ``shim`` has lost its shim."""
         directory, shim.directory = shim.directory, ""
         if directory:
             self._controller.send(json.dumps({"gone": directory}).encode() + b"\n")

@@ -9,9 +9,9 @@ def expiry_reason(lease_s: float, stop_after_s: float, at: float) -> str:
     """Return why ranks must end because the server is out of contact; empty if they may run.
 
     Args:
-        lease_s: seconds after a contact for which the server relies on the node.
-        stop_after_s: seconds for which the ranks may run after that.
-        at: time of the last confirmed contact, on the monotonic clock.
+        lease_s: seconds after a contact in which the server takes the node to be alive.
+        stop_after_s: how many more seconds the ranks may run; set by the job's submitter.
+        at: time of the last confirmed contact, in seconds of the monotonic clock.
     """
     silence = time.monotonic() - at
     if silence < lease_s + stop_after_s:

@@ -69,7 +69,7 @@ def _fail(text: str) -> int:
 
 
 def _fetch(folder: str) -> None:
-    """Fetch the archive, check it and unpack it."""
+    """Fetch the archive of a job's staged files from the server, check it, and unpack it."""
     size_text, _, sha256 = os.environ[STAGE_ARCHIVE].partition(":")
     size = int(size_text)
     work, draft = os.path.join(folder, WORK), os.path.join(folder, "archive")
@@ -237,7 +237,10 @@ def _with_server(transfer: Callable[[grpc.Channel], None], give_up_s: float | No
 
 
 def _address() -> str:
-    """Return the present address of the server."""
+    """Return the present address of the server, from a file that the controller keeps up to date.
+
+    Without such a file, return the address with which the job was started.
+    """
     given = os.environ["PLIANT_APPLICATION_ADDRESS"]
     try:
         with open(os.environ.get("PLIANT_ADDRESS_FILE", ""), encoding="utf-8") as file:

@@ -17,7 +17,10 @@ MAX_SIZES = 100
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step that has ended, as the spool keeps it; times are in seconds since the epoch."""
+    """The accounting record of one step, which is a program that a script of a job has started.
+
+    Times are in seconds since the epoch.
+    """
 
     #: Counts the requests of the script, from 1.
     number: int

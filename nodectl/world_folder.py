@@ -81,16 +81,17 @@ def to_bytes(value: str) -> bytes:
 
 
 def open_mpi_hosts(nodes: bytes) -> bytes:
-    """Return a list of nodes, with a line ``host:slots`` for each, as Open MPI reads it."""
+    """Convert lines ``host:slots`` to the lines ``host slots=N`` that Open MPI reads."""
     lines = (line.rpartition(b":") for line in nodes.splitlines())
     return b"".join(b"%s slots=%s\n" % (host, slots) for host, _, slots in lines if host)
 
 
 @dataclass(slots=True)
 class StartRequest:
-    """An order to start the ranks of a world on one node, as the spool keeps it.
+    """An order to start the ranks of one ``MPI_COMM_WORLD`` on this node, as the spool keeps it.
 
-    Texts from an order are made by `to_text`, so that bytes that are not UTF-8 survive.
+    Texts from the server's order are converted by `to_text`, so that bytes survive that are not
+    UTF-8.
     """
 
     world: str
@@ -152,9 +153,10 @@ class StartRequest:
         return self.type in ("mpi", MALLEABLE_STEP)
 
     def is_held(self, rank: int) -> bool:
-        """Return whether a rank only holds a processor, without a process of its own.
+        """Return whether a rank has no process and only reserves a processor.
 
-        A script runs on the first processor of its job, and uses the others.
+        This is so for all ranks of a script except rank 0, which is the script itself. It may start
+        programs on the reserved processors.
         """
         return self.type == "script" and rank > 0
 
@@ -162,7 +164,7 @@ class StartRequest:
         """Return the name of a file of the job, from the pattern that the user has given.
 
         ``%t`` becomes the number of the rank in the job, or empty if ``rank`` is None. The pattern
-        is returned unchanged if the ranks of this world have no numbers in the job.
+        is returned unchanged if the order says that the names of the job's files have no marks.
         """
         if self.first_rank is None:
             return pattern
@@ -235,7 +237,7 @@ class SpooledExit:
 
 
 class WorldFolder:
-    """The folder of one world: its order, its shim, its ranks and their exits."""
+    """The folder of one world (set of ranks): its order, its shim, its ranks and their exits."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -251,15 +253,16 @@ class WorldFolder:
         *,
         access: tuple[str, bytes] | None = None,
     ) -> WorldFolder:
-        """Save an order in a new folder, and return the folder, which gets its name when complete.
+        """Save an order in a new folder; return the folder, which gets its final name at the end.
 
         Args:
             base: the folder of all worlds.
             request: the order.
             token: the application's secret.
-            nodes: a line for each node of the job.
+            nodes: a line ``host:slots`` for each node of the job.
             checkpoint_key: the key of the job's checkpoints; empty if it takes none.
-            access: the server's address and the roots of applications that connect over TLS.
+            access: the server's address, and the root certificates (PEM) that applications trust;
+                None if they do not connect over TLS.
         """
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)

@@ -52,7 +52,7 @@ class CertificateRenewal:
         self._asked_at = float("-inf")
 
     def begin(self, identity: NodeIdentity) -> None:
-        """Start to watch the lifetime of the certificate with which a stream was opened."""
+        """Start to watch the lifetime of the certificate with which this node has now connected."""
         self._due_at = renew_at(identity.chain[0])
         self._asked_at = float("-inf")
 

@@ -50,7 +50,7 @@ def application_address(told: str, server: str) -> str:
     Args:
         told: the address for applications that the server has sent. If it has a port only, the
             host of ``server`` is used.
-        server: HOST:PORT at which this node has reached the server.
+        server: the address at which this node itself has reached the server, as HOST:PORT.
 
     Raises:
         ValueError: no port was sent, or ``server`` is not a TCP address although a host is needed.

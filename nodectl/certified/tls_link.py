@@ -85,7 +85,10 @@ class CertificateLink:
         return self._address
 
     def is_current(self, address: str) -> bool:
-        """Return True: a node with a certificate waits for a server until the attempt times out."""
+        """Return True, so that an attempt to connect to ``address`` ends only by its time limit.
+
+        The server's addresses are in this node's identity, and do not change during an attempt.
+        """
         return True
 
     @asynccontextmanager
@@ -120,7 +123,7 @@ class CertificateLink:
         return found or "it does not answer"
 
     async def open_stream(self, channel: grpc.aio.Channel) -> Stream:
-        """Open the node's stream on a channel on which TLS has authenticated both sides."""
+        """Open the stream of orders and reports on a channel; TLS has authenticated both sides."""
         return NodeServiceStub(channel).Connect()
 
     def begin(

@@ -102,7 +102,7 @@ class Controller:
 
         Raises:
             RefusedError: the server refuses this node.
-            ProtocolError: a world here needs another version of Pliant; it continues to run.
+            ProtocolError: the files of a job are of another version of Pliant. The job continues.
         """
         await self._node_worlds.open()
         launcher = asyncio.create_task(self._launcher.run())
@@ -146,7 +146,7 @@ class Controller:
         return taken, others
 
     def _start_waiting_worlds(self) -> None:
-        """Repeat the start of all worlds without a shim, after the launcher was restarted.
+        """Ask a restarted launcher for a shim for each world (set of ranks) that has none.
 
         The former launcher may have started a shim. If a world gets two, the second one exits.
         """
@@ -165,10 +165,11 @@ class Controller:
         return make_registration(*host, self._last_server, worlds, order_version=version)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept the server that has sent a welcome; return the reports that it may not have yet.
+        """Accept the server that has sent ``welcome``; return the reports that it may not have yet.
 
         Raises:
-            StaleServerError: orders of a newer server have been carried out here.
+            StaleServerError: the server is older than one whose orders were carried out here, or
+                otherwise not to be obeyed after it.
         """
         server = ServerStart(welcome.generation, welcome.life)
         self._slots.first_processor = welcome.first_processor
@@ -185,7 +186,7 @@ class Controller:
         return [*reports, _ABLE] if self._self_test.is_able else reports
 
     def usage(self) -> list[wire.JobUsage]:
-        """Return the resource usage of each job on this node.
+        """Return how much memory and how many processes each job uses on this node.
 
         This also finds shims that ended unnoticed, and ends jobs that exceed a limit.
         """
@@ -210,7 +211,7 @@ class Controller:
         return self._load.measure(shims, time.monotonic(), interval_s)
 
     def needs_contact(self) -> bool:
-        """Return whether a world here must end if the server is out of contact for too long."""
+        """Return whether any ranks here must end if the server is out of contact for too long."""
         return any(map(confirmed_heartbeat.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:

@@ -21,9 +21,10 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
-    """Yield the worlds of a node; remove copied worlds whose processes belong to another folder.
+    """Yield the folders of a node's worlds (sets of ranks), without those that are only copies.
 
-    The processes of a removed world belong to the other folder and are not ended.
+    If ``folder`` was copied from another node's, the processes of its worlds belong to that node.
+    The folders of such worlds are removed here, and their processes are not ended.
     """
     for spool in world_folders(folder):
         other = None if _has_ended(spool) or _is_by_helper(spool) else other_owner(spool)
@@ -40,7 +41,11 @@ def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
 
 
 def other_owner(spool: WorldFolder) -> Path | None:
-    """Return the other state folder that a world's processes belong to; None if there is none."""
+    """Return the state folder that a world's processes belong to, if it is another than this one.
+
+    The folder of the world is in a state folder, which may be a copy. None if the processes belong
+    to the state folder that contains ``spool``, or if no other one can be found.
+    """
     node, shim = spool.directory.parent.parent, spool.shim()
     subreaper = shim.pid if shim is not None and shim.alive() else None
     held = procfs.open_folders(subreaper) if subreaper is not None else []
@@ -58,7 +63,10 @@ def other_owner(spool: WorldFolder) -> Path | None:
 
 
 def _recorded_folders(spool: WorldFolder) -> Iterator[Path]:
-    """Yield the paths of a world's folder in its order and in the environment of its ranks."""
+    """Yield the paths at which a world's folder was when the world was started.
+
+    They are found in the order to start the world and in the environment of its ranks.
+    """
     with suppress(*UNREADABLE):
         yield Path(spool.request().environment["PLIANT_TOKEN_FILE"]).parent
     with suppress(*UNREADABLE):

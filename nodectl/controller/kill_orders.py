@@ -38,9 +38,9 @@ class KillWatcher:
     def order(
         self, world: LocalWorld, processors: Collection[int], grace_s: float, reason: str = ""
     ) -> None:
-        """End the ranks on some processors of a world, or all of its ranks if none is given.
+        """Order a world's shim to end the ranks on ``processors``; all ranks if none are given.
 
-        They get SIGTERM at once, and SIGKILL after `grace_s` seconds.
+        The ranks get SIGTERM at once, and SIGKILL after ``grace_s`` seconds.
         """
         ranks = world.request.ranks
         asked = frozenset(rank for rank, at in ranks if not processors or at in processors)

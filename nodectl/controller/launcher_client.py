@@ -20,7 +20,10 @@ _RESTART_S = 0.2
 
 
 class LauncherCallbacks(NamedTuple):
-    """Functions that a `LauncherClient` calls; worlds are named by their spool folders."""
+    """The functions that a `LauncherClient` calls; their texts are the spool folder of a world.
+
+    A world is a set of ranks with one ``MPI_COMM_WORLD``, which a shim starts and watches.
+    """
 
     #: A world has no shim any more.
     on_gone: Callable[[str], None]

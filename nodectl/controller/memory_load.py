@@ -20,7 +20,7 @@ ShimOfJob = tuple[int, int, ProcessIdentity]
 
 @dataclass(slots=True)
 class _JobMeter:
-    """The measured memory of one run of a job on this node."""
+    """The memory and page faults of a job on this node since the job's last start or restart."""
 
     #: The most bytes that its processes have had in memory and swap together. A job that loses
     #: pages all the time never has all of them, so the present number says less than the largest.
@@ -52,10 +52,11 @@ class LoadMeter:
         self._before: dict[ShimOfJob, int] = {}
 
     def measure(self, shims: Iterable[ShimOfJob], now: float, interval_s: float) -> wire.Load:
-        """Return the present load.
+        """Return the memory and the major page faults of the jobs on this node.
 
         Args:
-            shims: the job, run and shim of each world that runs here.
+            shims: for each shim here, the number of the job, the number of the job's run (it counts
+                its starts and restarts), and the process.
             now: seconds of the monotonic clock.
             interval_s: seconds until the next measurement.
         """

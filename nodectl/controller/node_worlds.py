@@ -96,7 +96,7 @@ class NodeWorlds:
         self._listeners = [own_shims, *([self.users] if self.users else ())]
 
     async def open(self) -> None:
-        """Read the worlds of an earlier controller, and listen for shims."""
+        """Read which worlds (sets of ranks) an earlier controller had; listen for their shims."""
         folder = spool_folder(self._state)
         folder.mkdir(mode=0o700, exist_ok=True)
         helper = self.users.helper if self.users else None
@@ -121,7 +121,7 @@ class NodeWorlds:
         raise self._unreadable_error
 
     def without_shim(self) -> list[LocalWorld]:
-        """Return the worlds whose shim the launcher must still fork.
+        """Return the worlds (sets of ranks) for which the launcher must still fork a shim.
 
         Worlds that have ended, and those that the root helper starts, are left out.
         """
@@ -137,13 +137,16 @@ class NodeWorlds:
             self._kill_watcher.order(world, list(order.processors), order.grace_s)
 
     def kill_job(self, job: int, reason: str) -> None:
-        """Kill all ranks of a job without a grace time, except in worlds that have no shim."""
+        """Kill all ranks of a job without a grace time.
+
+        A set of ranks is left out while it is not known which process is its shim.
+        """
         for world in list(self.by_name.values()):
             if world.request.job == job and world.shim is not None and not world.ended:
                 self._kill_watcher.order(world, [], 0, reason)
 
     def acknowledge(self, order: wire.ExitAck) -> None:
-        """Record that the server has stored exits, and remove the world if these were the last."""
+        """Record which exits of ranks the server has stored; remove a world when all are stored."""
         if (world := self.by_name.get(order.world)) is not None:
             world.acknowledged |= set(order.ranks)
             self._remove_if_done(world)
@@ -266,7 +269,10 @@ class NodeWorlds:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def on_shim_gone(self, directory: str) -> None:
-        """Handle the end of a shim: it finished its world, was killed, or another shim took over.
+        """Handle the launcher's message that a shim which it forked for a world has ended.
+
+        The shim may have finished its world, may have been killed, or may have found that the world
+        has another shim already.
 
         Args:
             directory: the spool folder of the world.

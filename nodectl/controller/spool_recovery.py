@@ -46,9 +46,10 @@ async def read_worlds(
 ) -> list[LocalWorld]:
     """Return the worlds that an earlier controller of this node has left in the spool.
 
-    If a world cannot be read, all worlds of its run on this node are ended. A node tells the server
-    which worlds it has, but not which processors they had. So the server notices that a part of a
-    run is missing only if the node reports no world of that run.
+    A world is the ranks that one start or one growth of a job has started here. If the record of a
+    world cannot be read, all other worlds of that job here are ended, too. The reason is that a
+    node tells the server which worlds it has, but not which processors they had. So the server
+    notices that ranks are missing only if the node reports no world of the job.
 
     Args:
         folder: the folder of the worlds.
@@ -71,7 +72,10 @@ async def read_worlds(
 
 
 def _run_of(world: str) -> str:
-    """Return the part of a world's name that all worlds of the same run share."""
+    """Return the job and run in a world's name: the name without its last part, as 7.1 for 7.1.0.
+
+    A run is one execution of a job. All its worlds share these parts of their names.
+    """
     run, dot, _ = world.rpartition(".")
     return run if dot else world
 
@@ -104,7 +108,7 @@ def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None
 
 
 def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
-    """Return the processes of a world whose shim has ended.
+    """Return the ids of the processes that a world has left after its shim has ended.
 
     They are found by the saved ranks, by their environment, and by the shim's control group, which
     contains only processes of its last world.
@@ -143,7 +147,7 @@ async def end_by_helper(
 
 
 async def wait_for_last_process(world: LocalWorld, grace_s: float = SUBREAPER_GRACE_S) -> None:
-    """Wait until the root helper has seen the last process of a world end.
+    """Wait until the root helper reports that a world which it started has no process any more.
 
     The subreaper of the world ends its processes when the shim has ended. If that takes longer than
     ``grace_s`` seconds, the helper is asked to end them. There is no limit of time: while the
@@ -201,8 +205,9 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
 
     Args:
         world: a world that the root helper started, or a world with missing exits.
-        saved: exits that the shim has reported. If they complete the exits of a world of the root
-            helper, they are added once its last process has ended; otherwise they are ignored.
+        saved: exits that the shim has reported. They are used only if the root helper started the
+            world, and if with them the exits of all ranks are known. Then they are recorded when
+            the last process has ended.
 
     Returns:
         The exits that were added to the record of the world.
@@ -229,10 +234,10 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
 
 
 def _out_of_memory_reason(world: LocalWorld) -> str:
-    """Return why the job ran out of memory; empty if it did not.
+    """Return the reason to report if the kernel killed a job's processes because memory ran out.
 
-    The text is also empty if the root helper started the world. The kernel kills a
-    rank first. If that rank ends slowly, the kernel may also kill the shim.
+    A killed shim can be a consequence: the kernel kills a rank first, and if that rank ends slowly,
+    perhaps the shim, too. Empty if the kernel killed none, or if the root helper started the world.
     """
     request = world.request
     if not request.memory_bytes or world.helper is not None:

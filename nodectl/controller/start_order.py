@@ -86,17 +86,17 @@ def create_world(
     access: ApplicationAccess | None = None,
     users: UserWorlds | None = None,
 ) -> LocalWorld:
-    """Check an order to start a world and save it in the spool; return the world.
+    """Check an order to start a world (a set of ranks), and save it in the spool; return the world.
 
-    If the root helper starts the world, the secrets are not saved in the spool, where the job's
-    user could not read them.
+    If the root helper starts the world, the job's secrets (its token and the key of its
+    checkpoints) are not saved in the spool, because the job's user could not read them there.
 
     Args:
         order: the order to start a world.
         settings: the settings of this node.
         folder: the folder of the worlds.
         contact: the time of the last confirmed contact with the server; None if it is unknown.
-        shares: assigns CPUs and memory of this node.
+        shares: assigns CPUs, memory and devices of this node to the ranks.
         access: the server's address and roots for applications; None if the order has them.
         users: starts the world as its user; None if this account starts it.
 
@@ -278,12 +278,12 @@ class NodeShares(NamedTuple):
     gres: Mapping[str, int]
 
     def assign(self, request: StartRequest, order: wire.StartWorld, *, bind: bool) -> None:
-        """Set the CPUs, devices and memory in a request, as its order requires.
+        """Set the CPUs, devices and memory of the ranks in a request, as its order requires.
 
         Args:
             request: the request, which names the ranks.
             order: says how they are bound, and how much memory the job may have here.
-            bind: whether this node binds ranks at all.
+            bind: whether the settings of this node permit to bind ranks.
         """
         if bind and order.bind != BIND_NONE:
             request.cpus = self._cpus(request, shared=order.bind == BIND_NODE)
@@ -319,7 +319,10 @@ class NodeShares(NamedTuple):
 
 
 def _check_interface(environment: Mapping[str, str]) -> None:
-    """Check that the network interface exists; MPI's own error would not name the node."""
+    """Raise OrderError if the network interface that MPI is to use does not exist here.
+
+    MPI's own error would not name the node.
+    """
     name = environment.get("FI_TCP_IFACE", "")
     # MPICH also takes an address or a subnet there.
     is_name = environment.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and not _ADDRESS.match(name)
@@ -379,7 +382,7 @@ def make_environment(
 def _launcher_variables(
     order: wire.StartWorld, settings: ControllerSettings, folder: Path
 ) -> dict[str, str]:
-    """Return the variables that tell mpiexec where to start processes.
+    """Return the environment variables with which an mpiexec that the job runs finds its nodes.
 
     For a script, they make mpiexec use all processors of the job. For a job on one node, they stop
     mpiexec from connecting to other hosts.
@@ -400,7 +403,10 @@ def _launcher_variables(
 
 
 def _access_variables(access: ApplicationAccess, folder: Path) -> dict[str, str]:
-    """Return the variables of an application that connects to the server over TLS."""
+    """Return the environment variables from which an application learns how to reach the server.
+
+    They are set on nodes with a certificate, where applications connect over TLS.
+    """
     return {
         "PLIANT_APPLICATION_ADDRESS": access.address,
         "PLIANT_ADDRESS_FILE": str(folder / ADDRESS),
@@ -409,7 +415,7 @@ def _access_variables(access: ApplicationAccess, folder: Path) -> dict[str, str]
 
 
 def _processors(order: wire.StartWorld) -> list[int]:
-    """Return the processors of all ranks of the world by rank, including those on other nodes.
+    """Return the number of each rank's processor, in rank order, including ranks on other nodes.
 
     Empty if the order names only the processors of this node.
     """

@@ -42,7 +42,7 @@ class StartSelfTest:
 
         Args:
             folder: the folder in which the controller writes orders.
-            slots: processes that a job may start here.
+            slots: how many ranks jobs can have on this node; each test starts one process more.
             on_able: called when a test has passed.
             more: another test, which returns what failed; runs in a thread.
         """

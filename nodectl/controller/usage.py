@@ -31,7 +31,7 @@ def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
 
 
 def over_process_limit(used: Iterable[wire.JobUsage], limit: int) -> Iterator[tuple[int, str]]:
-    """Yield each job with too many processes on this node, and the reason to end it.
+    """Yield the number of each job with too many processes on this node, and the reason to end it.
 
     Args:
         used: usage of each job.
@@ -62,11 +62,11 @@ class MemoryLimits:
     def exceeded(
         self, used: Iterable[wire.JobUsage], worlds: Iterable[LocalWorld]
     ) -> list[tuple[int, str]]:
-        """Return each job that uses more memory than it may, and the reason to end it.
+        """Return the number of each job that uses too much memory, and the reason to end it.
 
         Args:
             used: usage of each job.
-            worlds: all worlds here.
+            worlds: the ranks of all jobs here, in the sets in which they were started.
         """
         jobs: dict[tuple[int, int], list[LocalWorld]] = {}
         for world in worlds:

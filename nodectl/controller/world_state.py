@@ -67,7 +67,7 @@ def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
 
 @dataclass(slots=True)
 class LocalWorld:
-    """One world on this node, from the order to start it until all its exits are acknowledged."""
+    """One world (set of ranks) on this node, until the server has acknowledged all their exits."""
 
     request: StartRequest
     spool: WorldFolder
@@ -94,7 +94,8 @@ class LocalWorld:
     def accepts_shim(self, pid: int) -> bool:
         """Return whether a process that connects may be the shim of this world.
 
-        If the shim is known, it must be this process. If not, the world must not be cleaned up yet.
+        If the shim is known, only that process may be. If not, any process may, until the
+        controller has begun to end the processes of the world.
         """
         return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
@@ -111,7 +112,7 @@ class LocalWorld:
         return len(self.exits) == len(self.request.ranks)
 
     def completes_exits(self, exits: Iterable[SpooledExit]) -> bool:
-        """Return whether ``exits`` complete the exits of a world that the root helper started.
+        """Return whether the root helper started this world and all exits are known with ``exits``.
 
         The shim of such a world runs as the job's user, who can control it with a debugger and make
         it report invented exits. So the processors of the world are freed only when the root helper
@@ -121,9 +122,9 @@ class LocalWorld:
         return self.helper is not None and len(known) == len(self.request.ranks)
 
     def may_have_finished(self) -> bool:
-        """Return whether all local ranks have saved exits.
+        """Return whether the exits of all ranks on this node are saved.
 
-        True also if another version of Pliant has saved the exits, which then cannot be read.
+        True also if another version of Pliant has saved exits, which then cannot be read.
         """
         try:
             return len(self.spool.exits()) == len(self.request.ranks)
@@ -173,7 +174,7 @@ class LocalWorld:
         return [processor for rank, processor in self.request.ranks if rank not in self.exits]
 
     def to_live_world(self) -> wire.LiveWorld:
-        """Return the entry of this world in the registration."""
+        """Return the entry of this world in the message that registers the node at the server."""
         request = self.request
         return wire.LiveWorld(
             world=request.world,
@@ -185,7 +186,7 @@ class LocalWorld:
         )
 
     def ready_report(self) -> wire.NodeReport:
-        """Return the report that the joining ranks of this world are ready."""
+        """Return the report that the ranks of this world are ready to join the running job."""
         request = self.request
         return wire.NodeReport(
             world_ready=wire.WorldReady(
@@ -194,10 +195,10 @@ class LocalWorld:
         )
 
     def relay_report(self, sent: dict[str, Any]) -> wire.NodeReport:
-        """Return a report that carries a packet from this shim to the shim of another node.
+        """Return a report that carries a packet to the shim of the same world on another node.
 
         Args:
-            sent: the shim's message: the packet, and a rank on the other node.
+            sent: the shim's message, with the packet and a rank that runs on the other node.
         """
         relay = wire.Relay(
             world=self.name,
@@ -348,7 +349,7 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
     control group of the changed world is restricted, if the root helper manages that group.
 
     Args:
-        changed: a world of the job.
+        changed: the world (set of ranks) of the job in which ranks have started or ended.
         worlds: all worlds here.
         slots: the CPUs of the slots of this node.
     """
@@ -374,7 +375,7 @@ def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
 
 
 def spool_folder(state: Path) -> Path:
-    """Return the folder of a node's worlds."""
+    """Return the folder, in a node's state folder, that has a folder for each set of ranks here."""
     return state / "spool"
 
 

@@ -32,7 +32,10 @@ _MAX_ROUNDS = 100
 
 
 def bases() -> list[Base]:
-    """Return the folders for a shim's control groups: of cgroup v2, and of the v1 controllers."""
+    """Return the folders below which a shim (the parent of a job's ranks) makes its control groups.
+
+    These are the folder of version 2, and those of the controllers that version 1 has.
+    """
     found = [base(""), base("cpuset"), base("pids")]
     if base("") is None:
         found.append(base("freezer"))  # version 2 needs it neither to find nor to kill processes
@@ -95,7 +98,11 @@ def leave() -> None:
 
 
 def limit_tasks(shim: ProcessIdentity, tasks: int) -> bool:
-    """Limit the threads and processes below a shim; return whether the kernel enforces that."""
+    """Limit how many threads and processes a shim and its descendants may have together.
+
+    Returns:
+        Whether the kernel enforces the limit.
+    """
     return _limit("pids", shim, "pids.max", str(tasks))
 
 
@@ -187,10 +194,10 @@ def sweep() -> None:
 
 
 def sweep_jobs() -> None:
-    """Remove the control groups of jobs in which no process is left.
+    """Remove the control groups with memory limits of jobs, if no process is left in them.
 
-    Such a group exists if a process of a killed shim was still in it when it should have been
-    removed.
+    Such a group is left if a process of a killed shim was still in it when the group should have
+    been removed.
     """
     where = base("memory")
     folder = where.folder if where is not None else ""
@@ -219,9 +226,12 @@ def _alive(name: str) -> bool:
 
 
 def group_of(where: Base, shim: ProcessIdentity) -> str:
-    """Return the path of a shim's control group below a folder.
+    """Return the path of a shim's control group.
 
-    In version 2, the group of a job that has a memory limit contains the shim's group.
+    Args:
+        where: the folder in which this process makes control groups. In version 2, the group of a
+            job that has a memory limit is between this folder and the shim's group.
+        shim: the shim, the process that starts ranks.
     """
     name = f"{SHIM_PREFIX}{shim.pid}-{shim.start}"
     direct = f"{where.folder}/{name}"
@@ -231,7 +241,7 @@ def group_of(where: Base, shim: ProcessIdentity) -> str:
 
 
 def _job_groups(folder: str, name: str) -> Iterator[str]:
-    """Yield the control groups of jobs that have a subgroup called ``name``."""
+    """Yield the paths of the groups in ``folder`` that limit a job and have a subgroup ``name``."""
     with suppress(OSError):
         for entry in os.listdir(folder):
             if entry.startswith(JOB_PREFIX) and os.path.isdir(f"{folder}/{entry}/{name}"):

@@ -78,12 +78,12 @@ def parse_groups(text: str) -> list[tuple[frozenset[str], str]]:
 def locate(
     controller: str, mounts: list[Mount], groups: list[tuple[frozenset[str], str]]
 ) -> Base | None:
-    """Return this process's group in a controller's hierarchy; None if it is not visible here.
+    """Return the control group in which this process is for a controller; None if not visible here.
 
     Args:
-        controller: its name; empty for the hierarchy of version 2.
-        mounts: result of `parse_mounts`.
-        groups: result of `parse_groups`.
+        controller: the name of the controller; empty for the hierarchy of version 2.
+        mounts: the mounted hierarchies, as `parse_mounts` returns them.
+        groups: the groups of this process, as `parse_groups` returns them.
     """
     for mount in mounts:
         if controller in mount.controllers or (not controller and mount.version == 2):
@@ -105,9 +105,9 @@ def _below(path: str, root: str) -> str | None:
 
 
 def own_group(controller: str) -> Base | None:
-    """Return the control group of this process; None if the controller is not mounted.
+    """Return the control group of this process for a controller; None if that is not mounted.
 
-    An empty name stands for version 2.
+    An empty ``controller`` stands for the hierarchy of version 2.
     """
     return locate(controller, _mounts(), parse_groups(_read("/proc/self/cgroup")))
 
@@ -119,12 +119,13 @@ def _mounts() -> list[Mount]:
 
 @lru_cache(maxsize=8)
 def base(controller: str) -> Base | None:
-    """Return the folder in which this process may make groups of a controller; None if nowhere.
+    """Return the folder in which this process may make groups with a controller; None if nowhere.
 
-    The first result is kept for later calls, because a shim then enters groups of its own.
+    The first result is kept for later calls. Otherwise a later call would return the group that a
+    shim (the parent of a job's ranks) has made for itself and entered.
 
     Args:
-        controller: its name; empty if a group of version 2 will do, even without controllers.
+        controller: its name; empty for a group of version 2, with or without controllers.
     """
     found = own_group(controller)
     if found is None and controller:
@@ -146,7 +147,7 @@ def find_bases() -> None:
 
 
 def enable_controllers() -> None:
-    """Arrange that the v2 groups which this node controller makes can use cgroup controllers.
+    """Arrange that version 2 groups made by this node controller can have cgroup controllers.
 
     Only a group without processes may give controllers to its children. So if this process is
     alone in its group, like a unit of systemd with `Delegate=yes`, it moves into a child of it.

@@ -20,7 +20,7 @@ _FOR_ALL = 0o1777
 
 
 class FolderReport(NamedTuple):
-    """State of the checkpoint folder on this node."""
+    """What this node has read in the checkpoint folder, and why jobs cannot use it, if so."""
 
     content: bytes
     #: Why jobs here cannot use the folder; empty if they can.

@@ -24,7 +24,11 @@ class Description(NamedTuple):
 
 
 class SlotCpus:
-    """Maps the slots of this node, and thus its processors in the cluster, to CPUs."""
+    """Maps the processors of this node to CPUs of the kernel.
+
+    Processors are numbered across the cluster. The same processors, numbered from 0 on this node,
+    are its slots.
+    """
 
     def __init__(self, slots: int, cpus: str = "") -> None:
         """Assign CPUs to slots.
@@ -40,16 +44,20 @@ class SlotCpus:
         self.first_processor = 0
 
     def cpus_of(self, processor: int) -> tuple[int, ...]:
-        """Return the CPUs of a processor of the cluster; empty if nothing is bound on this node."""
+        """Return the CPUs of a processor; empty if ranks are not bound on this node.
+
+        Args:
+            processor: its number in the cluster.
+        """
         slot = processor - self.first_processor
         return self._cpus[slot] if 0 <= slot < len(self._cpus) else ()
 
     def union(self, processors: Collection[int]) -> list[int]:
-        """Return all CPUs that belong to the given processors, sorted."""
+        """Return all CPUs, sorted, of the given processors, which are numbered in the cluster."""
         return sorted({cpu for processor in processors for cpu in self.cpus_of(processor)})
 
     def why_not_bound(self) -> str:
-        """Return why ranks cannot be bound here; empty if they can."""
+        """Return why ranks cannot be bound to CPUs here (too few CPUs); empty if they can."""
         return "" if self._cpus else f"{self._slots} slots, but {self._count} CPUs"
 
 
@@ -96,7 +104,11 @@ _FILES = {
 
 
 def _version(controller: str, files: Collection[str]) -> str:
-    """Return the cgroup version that can enforce a limit, such as ``cgroup v2``; empty if none."""
+    """Return with which cgroup version a controller can be used, such as ``cgroup v2``.
+
+    Empty if this process cannot make a group in which one of the controller's ``files`` is
+    writable. Such a group is made and removed to find this out.
+    """
     where = base(controller)
     if where is None:
         return ""

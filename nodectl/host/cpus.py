@@ -134,7 +134,17 @@ def bind_tree(roots: Iterable[int], cpus: Collection[int], former: Collection[in
 
 
 def _bind_task(task: int, allowed: frozenset[int], former: frozenset[int]) -> bool:
-    """Bind one thread to CPUs; return whether its affinity was changed."""
+    """Bind a thread to the allowed CPUs, or to those of them that its program has chosen.
+
+    Args:
+        task: the id of the thread.
+        allowed: the CPUs on which it may run.
+        former: the CPUs on which it might run before. If it is bound to only a part of them, the
+            program has chosen this part.
+
+    Returns:
+        Whether the binding was changed.
+    """
     now = os.sched_getaffinity(task)
     wanted = allowed if now == former else now & allowed or allowed
     if now == wanted:

@@ -120,7 +120,7 @@ def leave(name: str) -> None:
 
 
 def _own_group_v2(where: Base) -> tuple[str, str]:
-    """Return the path that this shim's group of version 2 should have, and the group's name."""
+    """Return path and name of this shim's control group of version 2, which may not exist yet."""
     shim = ProcessIdentity.of(os.getpid())
     assert shim is not None
     return cgroup.group_of(where, shim), f"{cgroup.SHIM_PREFIX}{shim.pid}-{shim.start}"

@@ -72,7 +72,7 @@ def free_memory(
 
 
 def _groups(cgroup_file: str, root: Path) -> Iterator[_Group]:
-    """Yield this process's groups with control of memory, and their parents."""
+    """Yield the control groups of this process that limit memory, and the groups above them."""
     try:
         lines = Path(cgroup_file).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -114,7 +114,11 @@ def _available(group: _Group, limit: int) -> int:
 
 
 def _pressure(path: Path) -> float | None:
-    """Return the value ``avg10`` of the line ``some`` of a file of pressure; None if unknown."""
+    """Return the percentage of the last 10 s in which a process waited for memory; None if unknown.
+
+    Args:
+        path: the kernel's file of memory pressure (PSI).
+    """
     for line in _read(path).splitlines():
         if line.startswith("some "):
             for part in line.split()[1:]:

@@ -51,7 +51,11 @@ class MemoryKills:
         return kill_count(self._counter) > self._before
 
     def reason(self) -> str:
-        """Return the reason to report for a rank killed by a signal that the shim did not send."""
+        """Return the reason to report for a rank killed by a signal that the shim did not send.
+
+        It is a lack of memory if the kernel has killed a process of this control group for that;
+        otherwise it says that the sender of the signal is not known.
+        """
         return self._describe() if self.occurred() else UNKNOWN_KILLER
 
     def reason_of_failure(self) -> str:
@@ -75,7 +79,7 @@ def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
     Args:
         group: the group of a job, whose shim may be one of the killed processes.
         limit_bytes: memory that the job asked for; used if the limit of the group is unknown.
-        node: its name.
+        node: the name of this node, for the text.
     """
     file = f"{group.folder}/{_FILES[group.version]}"
     if not kill_count(file):
@@ -84,7 +88,10 @@ def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
 
 
 def kill_count(path: str) -> int:
-    """Return the number of processes killed for memory, from a cgroup file; 0 without one."""
+    """Return how many processes the kernel has killed for lack of memory, as a cgroup file counts.
+
+    0 if there is no such file.
+    """
     try:
         with open(path, encoding="ascii") as file:
             return sum(int(line[len(_LINE) :]) for line in file if line.startswith(_LINE))
@@ -93,7 +100,11 @@ def kill_count(path: str) -> int:
 
 
 def _read_limit(path: str) -> int:
-    """Return the memory limit in bytes of the group to which ``path`` belongs; 0 if unknown."""
+    """Return the memory limit of a control group in bytes; 0 if it is unknown.
+
+    Args:
+        path: the path of any file in the folder of the group.
+    """
     for name in _LIMITS:
         file = f"{os.path.dirname(path)}/{name}"
         with suppress(OSError, ValueError), open(file, encoding="ascii") as opened:

@@ -34,7 +34,10 @@ def task_limit(most_processes: int) -> int:
 
 
 def reserve_processes() -> None:
-    """Lower this process's limit on processes, so that daemons of the account can still fork."""
+    """Lower this process's limit on processes (RLIMIT_NPROC), which ranks started later inherit.
+
+    So daemons of the same account can still fork when a job has used up the ranks' limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
         lower = soft - min(_RESERVED, soft // 8)

@@ -126,7 +126,10 @@ def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
 
 
 def _stat_fields(pid: int, *, strict: bool = False) -> list[bytes]:
-    """Return the fields after the name of a process; empty if there is no such process."""
+    """Return the fields of ``/proc/PID/stat`` that follow the process's name, the first its state.
+
+    Empty if there is no such process.
+    """
     text = _read(pid, "stat", strict=strict)
     return text[text.rindex(b")") + 2 :].split() if text else []
 
@@ -263,7 +266,7 @@ def has_swap() -> bool:
 
 
 def private_bytes(pid: int) -> int:
-    """Return the bytes of a process's resident memory that is neither file nor shared memory."""
+    """Return the resident bytes of a process, without mapped files and shared memory."""
     fields = _read(pid, "statm").split()
     return (int(fields[1]) - int(fields[2])) * PAGE_BYTES if len(fields) > 2 else 0
 

@@ -35,7 +35,10 @@ _OFFSET, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
 
 
 class Segment(NamedTuple):
-    """A file in /dev/shm that a process mapped; the inode tells it from a later file."""
+    """A file in /dev/shm that a process mapped.
+
+    The inode shows whether the path still names the same file, or a later one of the same name.
+    """
 
     path: str
     inode: int
@@ -55,12 +58,14 @@ def mapped_segments(pid: int) -> set[Segment]:
 
 
 def world_segments(world: str, mapping: str, rank: int) -> set[Segment]:
-    """Return the segment that MPICH creates for a world on one node, if the file exists.
+    """Return the shared memory file of an ``MPI_COMM_WORLD`` on one node, as MPICH names it.
+
+    Empty if there is no such file.
 
     Args:
-        world: the name of the world.
-        mapping: the PMI process mapping of the world.
-        rank: any rank on the node.
+        world: the name under which PMI knows the ranks of this communicator.
+        mapping: their PMI process mapping.
+        rank: any of these ranks on the node.
     """
     value = _OFFSET
     for byte in world.encode():

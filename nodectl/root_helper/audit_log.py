@@ -39,7 +39,12 @@ class AuditLog:
         self._write(_one_line(text), priority)
 
     def refused(self, refusal: str, text: str) -> None:
-        """Log a refused request, unless its kind has reached the limit for this minute."""
+        """Log a refused request; do nothing if its kind has reached the limit for this minute.
+
+        Args:
+            refusal: the kind, a code such as ``expired``.
+            text: the reason, for administrators.
+        """
         now = self._clock()
         start, count = self._windows.get(refusal, (now, 0))
         if now - start >= _MINUTE_S:

@@ -12,7 +12,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The limits of the control groups of a world and its job."""
+    """The limits of two control groups: of a shim with its ranks, and of the job's memory."""
 
     #: Tasks that the world may have; 0 if there is no limit.
     max_tasks: int
@@ -29,7 +29,7 @@ class GroupLimits:
         return cls(**{**fields, "cpus": tuple(fields["cpus"])})
 
     def enter(self) -> None:
-        """Move this process into its control groups and set their limits.
+        """Move this process, a new shim, into the memory group of its job, and set all limits.
 
         The groups belong to root, so no user can change them.
         """

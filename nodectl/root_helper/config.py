@@ -59,7 +59,10 @@ class HelperConfig:
 
     @property
     def shims(self) -> Path:
-        """Return the folder, owned by the controller, that has the socket for shims."""
+        """Return the folder of the socket on which the controller listens for shims, its processes.
+
+        The folder belongs to the account of the controller.
+        """
         return self.run / "shims"
 
 
@@ -108,7 +111,13 @@ def prepare_folders(config: HelperConfig) -> None:
 
 
 def _make(path: Path, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
-    """Create a folder inside a folder that only root can change, so that nobody can replace it."""
+    """Create a folder, or check an existing one, inside a folder that only root can change.
+
+    So no other account can replace the folder.
+
+    Raises:
+        HelperConfigError: the folder cannot be made, or belongs to another user.
+    """
     _check_parents(path)
     try:
         os.mkdir(path, 0o700)

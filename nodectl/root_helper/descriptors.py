@@ -22,7 +22,10 @@ def close_all_but(keep: set[int]) -> None:
 
 
 def move_up(handle: int) -> int:
-    """Duplicate a descriptor to a number that is too high to clash; return the new number."""
+    """Duplicate a descriptor to a number of at least 64; return the new number.
+
+    The low numbers then are free for the descriptors that a program expects there.
+    """
     return fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 64)
 
 

@@ -81,7 +81,7 @@ def _give_up_descriptors(handles: list[int]) -> list[int]:
 
 
 def _take_descriptors(folder: int, request: int) -> None:
-    """Move each descriptor to the number that the shim's code expects.
+    """Move two descriptors to the numbers at which the code of the shim looks for them.
 
     Standard error becomes the log in the job's folder.
 

@@ -60,7 +60,7 @@ class CheckedLaunch:
 
     @property
     def folder(self) -> str:
-        """Return the name of the job's folder."""
+        """Return the name of the folder that only the job's user may read: ``JOB.RUN``."""
         return f"{self.order.job}.{self.order.run}"
 
 
@@ -131,7 +131,7 @@ class RequestVerifier:
         return order, self._find_user(order)
 
     def _facts_of_node(self) -> dict[str, Any]:
-        """Return what an order must match, such as cluster and node, as keyword arguments."""
+        """Return the keyword arguments for the check of an order on this node, such as its name."""
         return {
             "cluster": self._config.cluster,
             "node": self._config.node,
@@ -153,7 +153,10 @@ class RequestVerifier:
         return find_user(order.uid, order.gid)
 
     def check_cpus(self, value: object) -> tuple[int, ...]:
-        """Check the CPUs that a controller names; if it names none, return the CPUs root allows.
+        """Return the CPUs that a controller names; if it names none, all that root allows for jobs.
+
+        Returns:
+            The numbers of the CPUs, sorted; empty if neither the controller nor root limits them.
 
         Raises:
             ValueError: the value is not a list of numbers.
@@ -168,7 +171,10 @@ class RequestVerifier:
         return tuple(sorted(set(value) or allowed))
 
     def _max_tasks(self, wanted: int) -> int:
-        """Return the lower of the controller's and root's limits on tasks; 0 for no limit."""
+        """Return how many threads and processes a world may have; 0 for no limit.
+
+        It is the lower one of ``wanted``, the controller's limit, and the limit that root has set.
+        """
         limits = [limit for limit in (wanted, self._config.max_tasks) if limit > 0]
         return min(limits, default=0)
 

@@ -308,7 +308,7 @@ class HelperService:
     # ------------------------------------------------------------------ what runs here
 
     def _find(self, world: object) -> Started | None:
-        """Return a world that was started on this node and still runs; None if there is none."""
+        """Return the record of the world with this name; None if it does not run on this node."""
         if not isinstance(world, str) or not WORLD_NAME.fullmatch(world):
             return None
         try:

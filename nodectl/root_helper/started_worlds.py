@@ -45,7 +45,7 @@ class Started:
         return {"shim": self.shim.pid, "start": self.shim.start}
 
     def end(self) -> None:
-        """Make the subreaper end all processes of the world; do nothing if it has ended."""
+        """Order the subreaper to end all processes of the world; do nothing if it ended before."""
         send_signal(self.subreaper, signal.SIGTERM)
 
     def kill_without_subreaper(self) -> None:

@@ -75,7 +75,7 @@ class SubreaperPool:
             self._waiting.append(self._ask_for_subreaper())
 
     def start(self, launch: CheckedLaunch, folder: int, request: int) -> ProcessIdentity:
-        """Give a world to a waiting subreaper, and return the process of the world's shim.
+        """Pass a request for a world to a waiting subreaper; return the process of the new shim.
 
         Args:
             launch: the request, which has been checked and recorded as used.
@@ -148,7 +148,7 @@ def _execute_fork_server(records: Path, shims: Path) -> socket.socket:
 
 
 def _end_subreaper(channel: socket.socket) -> None:
-    """End a subreaper that has not started its world within the time limit."""
+    """End a subreaper that has not started a world as it should; ``channel`` connects to it."""
     with suppress(OSError, ValueError):
         pid, start = map(int, channel.recv(64, socket.MSG_DONTWAIT).split())
         send_signal(ProcessIdentity(procfs.boot_id(), pid, start), signal.SIGTERM)

@@ -52,7 +52,7 @@ _IGNORED = {signal.SIGPIPE, signal.SIGXFSZ}
 
 @dataclass(frozen=True, slots=True)
 class WorldOrder:
-    """The message with which the helper gives a world to a subreaper."""
+    """The order with which the helper makes a waiting subreaper start a world (a set of ranks)."""
 
     world: str
     folder: str
@@ -63,10 +63,10 @@ class WorldOrder:
 
     @classmethod
     def of(cls, launch: CheckedLaunch, records: Path) -> WorldOrder:
-        """Return the message for the world of a launch.
+        """Return the order to start the world of a checked request.
 
         Args:
-            launch: the checked launch.
+            launch: the checked request.
             records: folder of the records of worlds.
         """
         name = memory_limit.group_name(launch.order.job, launch.order.run, records)
@@ -133,7 +133,7 @@ def run_subreaper(channel: socket.socket, records: Path, shims: Path) -> NoRetur
 
 
 def _end_unused(pid: int) -> None:
-    """End a shim that has no world; it may have been killed already."""
+    """Kill and reap a waiting shim for which there is no world, and remove its control group."""
     shim = ProcessIdentity.of(pid)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -195,7 +195,10 @@ def _fork_shim(shims: Path) -> tuple[int, socket.socket]:
 
 
 def _reap_until_ended(shim: ProcessIdentity) -> None:
-    """Wait until the shim has ended or SIGTERM arrives; then end all processes of the world."""
+    """Wait until the shim has ended or SIGTERM arrives; then kill all processes of the world.
+
+    Return when they have ended.
+    """
     is_ending = False
     while True:
         found = signal.sigtimedwait(

@@ -23,7 +23,7 @@ class Binding:
     """Binds the ranks of a world to their CPUs on this node."""
 
     def __init__(self, request: StartRequest, shim: ProcessIdentity) -> None:
-        """Limit the control group of this shim to the CPUs of the ranks it will start."""
+        """Limit the control group of this shim to the CPUs of the ranks that ``request`` names."""
         self._request, self._shim = request, shim
         numbers = [rank for rank, _ in request.ranks]
         self._cpus = {
@@ -34,13 +34,14 @@ class Binding:
         cgroup.limit_cpus(shim, self._group)
 
     def release(self, ranks: Iterable[Rank]) -> None:
-        """Keep the processes of the world off the CPUs of ranks that have ended.
+        """Keep all processes of the world (set of ranks) off the CPUs of ranks that have ended.
 
-        Called before the exits are reported, because the processors may be given to another job
-        from then on. If ranks share their CPUs, nothing is done here: the controller calls `share`.
+        Call this before the exits are reported, because the processors may be given to another job
+        from then on. Nothing is done if the ranks share their CPUs: then the controller sends an
+        order, for which the shim calls `share`.
 
         Args:
-            ranks: all ranks of the world.
+            ranks: all ranks of the world, ended ones included.
         """
         if self._request.shares_cpus or not self._cpus:
             return

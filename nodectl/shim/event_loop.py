@@ -132,7 +132,7 @@ class SocketChannel:
             self._flush()
 
     def drain(self) -> None:
-        """Receive and pass on the data that have already arrived."""
+        """Receive all data that have already arrived, and pass them to the handler."""
         while self._sock is not None and self._receive():
             pass
 

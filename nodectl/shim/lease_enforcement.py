@@ -41,9 +41,9 @@ class Lease:
         return expiry_reason(self._lease_s, self._stop_after_s, self._at)
 
     def watch(self) -> None:
-        """Call ``on_expired`` if the lease has expired; otherwise check again when it would.
+        """Call ``on_expired`` if the lease has expired; otherwise come back when it may expire.
 
-        If the job may run without contact, do nothing.
+        If the job may run without contact to the server, do nothing.
         """
         if self._stop_after_s is None:
             return

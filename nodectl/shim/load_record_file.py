@@ -37,7 +37,10 @@ _ENDINGS = (".out", ".log", ".txt")
 
 
 def record_path(request: StartRequest) -> str:
-    """Return the path of the file with the load of a job on this node."""
+    """Return the path of the file in which this node records the load of a job.
+
+    Its name is that of the job's output file with ``.load-NODE.csv`` instead of the ending.
+    """
     path = request.stdout
     if not path or path.startswith("/dev/"):
         path = os.path.join(request.directory, f"pliant-{request.job}")
@@ -50,7 +53,7 @@ def record_path(request: StartRequest) -> str:
 
 
 class LoadRecorder:
-    """Measures the load of a world periodically, and writes it to a file.
+    """Writes the memory and processor use of a world (set of ranks) to a file, periodically.
 
     An error ends the recording, and never the job. It is written to the error file of the job.
     """
@@ -58,11 +61,11 @@ class LoadRecorder:
     def __init__(
         self, loop: EventLoop, request: StartRequest, *, max_bytes: int = MAX_FILE_BYTES
     ) -> None:
-        """Prepare to record; nothing is recorded unless the job was submitted with an interval.
+        """Prepare to record; nothing is recorded if ``request`` does not ask for it.
 
         Args:
             loop: runs the timer.
-            request: names the world, its files, and the interval.
+            request: names the world, its files, and the interval; an interval of 0 s for no record.
             max_bytes: largest size of the file.
         """
         self._loop, self._request, self._max_bytes = loop, request, max_bytes

@@ -34,9 +34,10 @@ class ForeignMpiError(Exception):
 
 
 def use_own_launcher(request: StartRequest) -> StartRequest:
-    """Return the request to start a world, changed if its MPI library needs its own launcher.
+    """Return a request to start ranks, changed if their MPI library needs a launcher of its own.
 
-    The launcher then runs on the first processor like a script, and starts the ranks itself.
+    The changed request starts one process, the launcher (mpirun), on the first processor. The
+    launcher then starts the ranks.
 
     Raises:
         ForeignMpiError: the program needs a launcher, which cannot be used here.
@@ -80,7 +81,7 @@ def _program(request: StartRequest) -> str:
 
 
 class SingletonDetector:
-    """Detects ranks that start as worlds of one rank each, by the MPI library that they load.
+    """Detects that each rank of a job has become an MPI program of one rank, by the loaded library.
 
     It looks at the libraries of the ranks until one of them uses PMI.
     """
@@ -118,7 +119,7 @@ class SingletonDetector:
     def verdict(self) -> tuple[int, str] | None:
         """Return exit code and reason for a rank that ends without having used PMI.
 
-        None if no rank was seen to load an MPI library that needs its own launcher.
+        None if no rank was seen to load an MPI library that cannot use PMI-1.
         """
         if self._library is None:
             return None

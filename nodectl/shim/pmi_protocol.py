@@ -22,9 +22,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """The effect that all local ranks are in the barrier.
+    """The event that all local ranks have entered the barrier, for the caller of the protocol.
 
-    The caller calls `release` when the ranks of all other nodes are in it, too.
+    The caller calls `release` when the ranks of all other nodes have entered it, too.
     """
 
     sequence: int
@@ -33,14 +33,14 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """A rank has called MPI_Finalize."""
+    """The event that a rank has called MPI_Finalize, for the caller of the protocol."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """A rank has called MPI_Abort."""
+    """The event that a rank has called MPI_Abort, for the caller of the protocol."""
 
     rank: int
     code: int

@@ -73,7 +73,7 @@ class PmiService:
     def verdict(self) -> tuple[int, str] | None:
         """Return exit code and reason for a rank that ends now without having used PMI.
 
-        None if no rank was seen to load an MPI library that needs its own launcher.
+        None if no rank was seen to load an MPI library that cannot use PMI-1.
         """
         return self._detector.verdict() if self._detector is not None else None
 
@@ -93,6 +93,12 @@ class PmiService:
 
 
 def abort_reason(rank: int, code: int, message: str) -> str:
-    """Return the reason of ranks that end because one of them has called MPI_Abort."""
+    """Return the reason to report for all ranks if one of them has called MPI_Abort.
+
+    Args:
+        rank: the rank that called it.
+        code: the error code of the call.
+        message: the text that the MPI library adds; empty for none.
+    """
     text = f" ({message})" if message not in {"", "abort"} else ""
     return f"rank {rank} aborted with code {code}{text}"

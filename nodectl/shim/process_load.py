@@ -18,7 +18,7 @@ _ZERO = (0,) * len(procfs.COUNTERS)
 
 
 class Load(NamedTuple):
-    """The load of a world on this node."""
+    """What a world (set of ranks) uses on this node: processes, memory, and totals of counters."""
 
     #: Processes that have not ended.
     processes: int
@@ -47,7 +47,7 @@ class ProcessLoad:
 
     @cached_property
     def _has_swap(self) -> bool:
-        """Return whether processes can be swapped out; not read by shims that never measure."""
+        """Return whether this host has swap space; found out at the first measurement, and kept."""
         return procfs.has_swap()
 
     def measure(self, *, search: bool) -> Load:
@@ -57,8 +57,8 @@ class ProcessLoad:
         that child are lost then.
 
         Args:
-            search: whether to search for new processes. This takes more time than to read known
-                ones.
+            search: whether to search for new processes, too. That takes longer than to measure only
+                the processes that were found before.
         """
         pids = procfs.descendants(self._root) if search else list(self._known)
         found: dict[int, ProcessUsage] = {}

@@ -70,7 +70,7 @@ class ExitTracker:
         self._failures, self.failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def watch(self, ranks: dict[int, Rank]) -> None:
-        """Begin to handle the ends of these ranks; ranks that never started have ended already."""
+        """Begin to handle the ends of these ranks; those that were never started count as ended."""
         self._ranks = ranks
         for rank in ranks.values():
             if not rank.live:
@@ -83,8 +83,8 @@ class ExitTracker:
     def update(self) -> None:
         """Handle ranks whose processes have ended.
 
-        Report the exits of those whose child processes have ended, too. End the remaining child
-        processes of the others.
+        If no process that such a rank has started is left, report the exit of the rank. Otherwise
+        end these processes first.
         """
         done, self._waiting = self._waiting, []
         for number in list(self._leaving):

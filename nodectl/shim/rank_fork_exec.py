@@ -64,7 +64,7 @@ class LaunchError(PliantError):
         return cls(f"{what} {_printable(path)}: {text}", NOT_FOUND if missing else NOT_USABLE)
 
     def on_node(self, request: StartRequest) -> LaunchError:
-        """Return this error with the name of the node and, if a path does not exist, the remedy."""
+        """Return a copy of this error that names the node and, for a missing file, the remedy."""
         node = f"node {request.node_name}: " if request.node_name else ""
         remedy = ""
         if self.exit_code == NOT_FOUND and not request.stage:
@@ -144,7 +144,7 @@ def truncate_outputs(request: StartRequest) -> None:
 
 
 def _has_content(path: str) -> bool:
-    """Return whether a file must be emptied; True if this user may not ask for its size."""
+    """Return whether a file exists and is not empty; True also if its size cannot be found out."""
     try:
         return os.stat(to_bytes(path)).st_size > 0
     except OSError as error:
@@ -174,7 +174,7 @@ def truncate_files(paths: Iterable[str], before: float) -> None:
 
 
 def _lock(handle: int) -> None:
-    """Lock a file until it is closed, or give up after a second.
+    """Lock an open output file until it is closed; give up after a second.
 
     Each node of a job empties the file before its own ranks start. Without the lock, a node that
     looked at the old file could empty it after ranks of another node have written. A program of
@@ -228,7 +228,11 @@ def _report(pipe: int, code: int, reason: str) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Let the kernel kill this rank if its shim ends, because only the shim records its exit."""
+    """Let the kernel kill this rank if its shim ends, because only the shim records its exit.
+
+    Args:
+        parent: the process id of the shim. If the shim has ended already, exit at once.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

@@ -84,7 +84,10 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Send a signal to the process group of a rank; return False if it has none yet."""
+    """Send a signal to the process group that rank ``pid`` leads; return False if there is none.
+
+    A rank that was just started leads no process group yet.
+    """
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -93,11 +96,15 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
-    """Return the running processes that an ended rank has left behind.
+    """Return the ids of running processes that an ended rank has started and left behind.
 
-    If no rank runs any more, all remaining processes are returned. A process whose parent has ended
+    If no rank runs any more, these are all remaining processes. A process whose parent has ended
     becomes a child of the shim. It belongs to the rank in whose session it is or, if it made a
     session of its own, to the rank that its environment names.
+
+    Args:
+        ranks: all ranks of the shim.
+        ended: one of them, whose process has ended.
     """
     live = {rank.pid for rank in ranks if rank.runs}
     stats = _running_orphans(live)

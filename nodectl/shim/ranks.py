@@ -29,9 +29,10 @@ TERMINATED = "its shim was told to end, as by `pliant down` where no server coul
 
 @dataclass(slots=True)
 class Rank:
-    """A rank of the world on this node, from the fork to the end of its process.
+    """A rank on this node, from the fork to the end of its process.
 
-    In the world of a script, it may also stand for a processor without a process, see ``held``.
+    If the job is a script, only rank 0 has a process, the script. Each other rank then only
+    reserves a processor, on which the script may start programs: see ``held``.
     """
 
     rank: int
@@ -54,12 +55,12 @@ class Rank:
 
     @property
     def live(self) -> bool:
-        """Return whether the process of the rank runs, or the rank still holds its processor."""
+        """Return whether the rank has not ended: its process runs, or it reserves a processor."""
         return self.status is None
 
     @property
     def runs(self) -> bool:
-        """Return whether the rank has a process that runs."""
+        """Return whether the rank has a running process; False if it only reserves a processor."""
         return self.live and not self.held
 
     def close(self) -> None:
@@ -72,7 +73,7 @@ class Rank:
 
 
 def one_line(said: object) -> str:
-    """Return a rank's message as one printable line of limited length; empty if not a string."""
+    """Return a text as one printable line of limited length; empty if ``said`` is not a string."""
     text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
@@ -90,8 +91,10 @@ def start_ranks(
         loop: serves the sockets of the ranks.
         spool: the folder in which the processes of the ranks are recorded.
         request: the ranks and their program.
-        failures: pipe into which failed launches are written.
-        lines: functions for each line on the PMI socket and on the control socket of a rank.
+        failures: descriptor of the pipe into which a process writes why it cannot execute the
+            program.
+        lines: functions for each line on the PMI socket of a rank, and on its control socket, which
+            carries messages about resizes.
 
     Returns:
         The ranks by number; one that could not be forked has ended.
@@ -152,16 +155,23 @@ def start_ranks(
 
 
 def _cpus(request: StartRequest, local: int) -> Sequence[int]:
-    """Return the CPUs of the rank with local index ``local``; a script gets the CPUs of all."""
+    """Return the CPUs of one rank; for a script, those of all processors that it has on this node.
+
+    Args:
+        request: the request to start the ranks.
+        local: the index of the rank among the ranks of this node.
+    """
     if request.type == "script":
         return sorted(set(chain.from_iterable(request.cpus)))
     return request.cpus[local] if request.cpus else ()
 
 
 def _devices(request: StartRequest, local: int) -> dict[str, list[int]]:
-    """Return, by kind, the devices of the rank with local index ``local``.
+    """Return, by kind, the devices of one rank; for a script, all that its job has on this node.
 
-    A script gets the devices of all ranks on this node.
+    Args:
+        request: the request to start the ranks.
+        local: the index of the rank among the ranks of this node.
     """
     if request.type == "script":
         return {kind: [*chain.from_iterable(every)] for kind, every in request.devices.items()}
@@ -199,8 +209,8 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
 
     Args:
         rank: a rank whose process has ended.
-        failed: exit code and reason of failed launches, by process id.
-        memory: whether the kernel has killed processes because memory was exhausted.
+        failed: exit code and reason of each process, by its id, that could not execute its program.
+        memory: knows whether the kernel has killed processes because memory was exhausted.
     """
     assert rank.status is not None
     number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0

@@ -30,9 +30,9 @@ _MAX_PATH = 1 << 16
 
 
 def main(orders: socket.socket) -> None:
-    """Run one world after the other, until the launcher has ended.
+    """Run one world (set of ranks) after the other as their shim, until the launcher has ended.
 
-    Runs in a fork of the launcher.
+    This is the main function of a fork of the launcher, which sends the folders of the worlds.
     """
     os.setsid()
     become_subreaper()
@@ -83,7 +83,7 @@ def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
 
 
 def _relative_to_node(spool: WorldFolder, node: int) -> WorldFolder:
-    """Return the folder of a world as a path relative to the open folder ``node``.
+    """Return the folder of a world with a path that starts from the open state folder ``node``.
 
     The state folder may be moved while ranks run. With its old path the shim could not record
     how ranks end. A later controller would find no record, and report that the shim was killed.

@@ -49,7 +49,7 @@ _FLUSH_TIMEOUT_S = 1.0
 
 
 class Shim:
-    """Runs one world on this node: starts its ranks, serves them, and records their exits."""
+    """Runs one world (set of ranks) on this node: starts, serves and ends its ranks."""
 
     def __init__(
         self,
@@ -159,11 +159,13 @@ class Shim:
         self._kill((), self._request.grace_s, abort_reason(rank, code, message))
 
     def on_finalize(self) -> None:
-        """Record the shared memory of the ranks while they still have it mapped."""
+        """Record which shared memory the ranks have mapped, before MPI_Finalize unmaps it."""
         self._scan_segments()
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Pass a barrier on to the controller, or complete it if the world is on this node only.
+        """Pass a barrier that all local ranks have entered on to the controller.
+
+        If all ranks of the world are on this node, release them instead.
 
         Args:
             sequence: the number of the barrier.
@@ -194,11 +196,14 @@ class Shim:
             self._send({"op": "ready"})
 
     def _ready(self) -> bool:
-        """Return whether the ranks can begin: if they join a running job, all must be ready."""
+        """Return whether the local ranks can begin.
+
+        Ranks that join a running job can begin when all of them here are ready, others at once.
+        """
         return self._request.resize == 0 or all(rank.ready for rank in self._ranks.values())
 
     def _scan_segments(self) -> None:
-        """Record the shared memory of the ranks, to remove it if they are killed."""
+        """Record which shared memory the ranks have mapped, to remove it if they are killed."""
         for rank in self._ranks.values():
             if rank.runs:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
@@ -239,15 +244,18 @@ class Shim:
         self._end_held()
 
     def _end_held(self) -> None:
-        """Free the processors that the ended script held for ranks without a process."""
+        """Free the processors that the job's script reserved on this node, now that it has ended.
+
+        A script has one process, on its first processor. Do nothing on the job's other nodes.
+        """
         if any(not rank.held for rank in self._ranks.values()):
             self._release_held()
 
     def _release_held(self, status: int = 0) -> bool:
-        """Free the processors that a script holds, unless the script still runs on this node.
+        """Free the processors that a script reserves on this node, if the script does not run here.
 
         Args:
-            status: the exit status to record for the ranks of these processors.
+            status: the wait status to record for the ranks that stand for these processors.
 
         Returns:
             Whether any processor was freed.
@@ -261,14 +269,15 @@ class Shim:
         return True
 
     def _add_steps(self, end: SpooledExit) -> None:
-        """Add the accounting records of a script's steps to the exit of rank 0."""
+        """Add the accounting records of the programs that a script has started to its exit."""
         if self._steps is not None and end.rank == 0:
             end.steps = self._steps.records()
 
     def _begin_output_transfer(self, last: list[SpooledExit]) -> bool:
-        """Start the transfer of staged outputs to the server, if this is the last shim of the run.
+        """Start to send the job's output files to the server, if no other shim here needs them.
 
-        If the transfer has failed, the failure is added to the reason of the first of these exits.
+        This concerns jobs with staged files, whose shims on a host share a folder. If the transfer
+        has failed, the failure is added to the reason of the first of the exits.
 
         Args:
             last: the exits of the last ranks, which are reported after the transfer.
@@ -286,7 +295,7 @@ class Shim:
         return False
 
     def _end_singletons(self, reason: str) -> None:
-        """End the ranks, each of which has become an MPI world of its own without PMI.
+        """End all ranks, because each of them runs alone, as an MPI program of one rank.
 
         The job fails even if they return 0.
         """
@@ -297,7 +306,10 @@ class Shim:
         self._kill((), self._request.grace_s, reason)
 
     def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:
-        """End ranks: send SIGTERM, and SIGKILL after a grace time."""
+        """End the ranks on ``processors``, or all ranks if none are given.
+
+        They get SIGTERM at once, and SIGKILL after ``grace_s`` seconds.
+        """
         wanted = set(processors)
         self._scan_segments()
         for rank in self._ranks.values():
@@ -344,7 +356,7 @@ class Shim:
     # ------------------------------------------------------------------ controller
 
     def _attach(self) -> None:
-        """Connect to the controller and send it the present state; try again later if it fails."""
+        """Connect to the controller, and send it the state of the ranks; retry later on failure."""
         if self._controller is not None and self._controller.is_open:
             return
         if self._retry is not None:
@@ -432,7 +444,10 @@ class Shim:
                 rank.control.send(message.encode() + b"\n")
 
     def _remove_shared(self) -> None:
-        """Remove shared memory and secrets once no rank runs, and stop recording the load."""
+        """Remove the ranks' shared memory and secrets, and stop recording the load.
+
+        Called when no rank runs any more.
+        """
         self._recorder.close()
         request = self._request
         if request.is_mpi:

@@ -54,7 +54,10 @@ _FILES = {
 
 
 class UserWorldFolder(WorldFolder):
-    """The folder of a world whose shim runs as the job's user, in the job's private folder."""
+    """The folder of a world (set of ranks), inside the folder that only the job's user may read.
+
+    The shim of such a world runs as this user.
+    """
 
     @classmethod
     def make(cls, job: int, world: str, files: dict[str, bytes]) -> UserWorldFolder:
@@ -128,7 +131,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _read_record() -> dict[str, Any]:
-    """Read the order from an inherited file, which the helper has sealed."""
+    """Read the request to start a world from the descriptor that the helper has passed on."""
     size = os.fstat(REQUEST_FD).st_size
     record: dict[str, Any] = json.loads(os.pread(REQUEST_FD, size, 0))
     os.close(REQUEST_FD)

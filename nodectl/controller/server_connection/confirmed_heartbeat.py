@@ -58,7 +58,10 @@ class ConfirmedHeartbeat:
 
 
 def is_limited(world: LocalWorld) -> bool:
-    """Return whether the ranks of a world must end if the node is out of contact for too long."""
+    """Return whether the ranks of a world must end if the node is out of contact for too long.
+
+    False if the job was submitted to continue without contact, or if the world has ended.
+    """
     return not world.ended and world.request.stop_after_s is not None
 
 

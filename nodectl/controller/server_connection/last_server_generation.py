@@ -16,15 +16,20 @@ MAX_STEP = 100_000
 class ServerStart:
     """One start of the server.
 
-    Its generation counts the starts (0 if there was none). Its random word, ``life``, tells servers
-    of the same generation apart (empty if not known).
+    The generation is the number of starts that the server's database has counted. Two servers with
+    copies of one database can reach the same generation. Then the random word ``life``, which each
+    start makes, tells them apart. The generation is 0 as long as no server is known, and ``life``
+    is empty if it is not known.
     """
 
     generation: int = 0
     life: str = ""
 
     def rejection(self, server: ServerStart) -> str:
-        """Return why orders of ``server`` must be rejected after those of this one; else empty."""
+        """Return why this node, which has obeyed ``self``, must reject orders of ``server``.
+
+        Empty if it may obey ``server``.
+        """
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
         same = server.generation == self.generation
@@ -40,7 +45,7 @@ class ServerStart:
 
 
 def read_generation(path: Path) -> ServerStart:
-    """Return the server whose orders were carried out last, as the file names it.
+    """Return the start of the server whose orders were carried out last, as the file names it.
 
     Its generation is 0 if there is no file.
 
@@ -62,5 +67,5 @@ def read_generation(path: Path) -> ServerStart:
 
 
 def write_generation(path: Path, obeyed: ServerStart) -> None:
-    """Store the newest server whose orders were carried out, durably and atomically."""
+    """Store durably which server was obeyed last; a crash leaves the old content or the new one."""
     write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

@@ -95,20 +95,21 @@ class NodeCallbacks(Protocol):
         """Accept the server that has sent ``welcome``, and return the reports to repeat to it.
 
         Raises:
-            StaleServerError: orders of a newer server have been carried out here.
+            StaleServerError: the server is older than one whose orders were carried out here, or
+                otherwise not to be obeyed after it.
         """
 
     def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order, which may be a repeated one."""
 
     def needs_contact(self) -> bool:
-        """Return whether a world here must end if the server is out of contact for too long."""
+        """Return whether any ranks here must end if the server is out of contact for too long."""
 
     def on_contact(self, at: float) -> None:
         """Record that the server received a message sent at ``at`` (monotonic clock, seconds)."""
 
     def usage(self) -> list[wire.JobUsage]:
-        """Return the resource usage of the jobs."""
+        """Return how much memory and how many processes each job uses on this node."""
 
     def load(self) -> wire.Load | None:
         """Return the memory load of this node; None if it is not measured."""
@@ -321,7 +322,8 @@ def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
 
     Args:
         welcome: the server's message.
-        known: whether a server has accepted this node before.
+        known: whether a server has accepted this node before. Then the error is
+            WrongVersionError, after which the node tries again.
     """
     who = "the server"
     reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
@@ -334,7 +336,8 @@ def _raise_refusal(refused: wire.Refused, *, known: bool) -> None:
 
     Args:
         refused: the server's message.
-        known: whether a server has accepted this node before.
+        known: whether a server has accepted this node before. If so, a taken name or a wrong
+            version raises an error after which the node tries again.
     """
     if refused.taken and known:
         raise NameTakenError(refused.reason)

@@ -57,7 +57,9 @@ class HelperClient:
         self._order_version: int | None = None
 
     def describe(self) -> dict[str, str]:
-        """Return the helper's ``node``, ``cluster`` and ``jobs``, the parent of the jobs' folders.
+        """Return the helper's node and cluster, and the folder in which it makes folders of jobs.
+
+        The keys are ``node``, ``cluster`` and ``jobs``, which is the path of that folder.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -79,9 +81,10 @@ class HelperClient:
         return VERSION if self._order_version is None else self._order_version
 
     def controllers(self) -> dict[str, str]:
-        """Return the cgroup version by controller that the helper can use; empty without an answer.
+        """Return which cgroup controllers the helper can use: for each by name, the cgroup version.
 
-        The version of a controller that cannot be used is empty.
+        The version is empty if the controller cannot be used. If the helper does not answer, or
+        refuses, the mapping is empty.
         """
         try:
             found = self._ask({"op": "controllers"})
@@ -116,7 +119,7 @@ class HelperClient:
         return ProcessIdentity(boot_id(), answer["shim"], answer["start"])
 
     def find(self, world: str) -> ProcessIdentity | None:
-        """Return the shim of a world that still has processes; None if there are none.
+        """Return the shim of the world with this name; None if the world has no processes any more.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -200,9 +203,10 @@ def encode_content(
     Args:
         request: the request that the shim reads.
         token: the secret token of the run.
-        nodes: the list of nodes.
+        nodes: the nodes of the job, with a line ``host:slots`` for each.
         checkpoint_key: the key of the job's checkpoints.
-        access: the server's address and the roots of applications that connect over TLS.
+        access: the server's address, and the root certificates (PEM) that applications trust; None
+            if they do not connect over TLS.
     """
     files = {"token": token, "nodes": nodes, "checkpoint_key": checkpoint_key}
     if access is not None:

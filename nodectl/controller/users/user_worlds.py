@@ -191,7 +191,10 @@ class UserWorlds:
         await self._listener.close()
 
     def folder(self, job: int, run: int) -> Path:
-        """Return the private folder of one run of a job."""
+        """Return the path of the folder that only the job's user may read; each run has its own.
+
+        A run is one execution of the job, which may be started again.
+        """
         return self.helper.path.parent / "jobs" / f"{job}.{run}"
 
     # ------------------------------------------------------------------ starts
@@ -257,7 +260,10 @@ class UserWorlds:
         report(wire.NodeReport(checkpoints_removed=result))
 
     async def find_shim(self, world: LocalWorld) -> None:
-        """Look for the shim of a world whose start an earlier controller requested."""
+        """Ask the helper for the shim of a world that an earlier controller had ordered to start.
+
+        If there is one, it is recorded.
+        """
         shim = await self._find_within(world.name, _POLL_S)
         if shim is not None:
             self._note_shim(world, shim)
@@ -337,7 +343,12 @@ def _is_shim_of(world: LocalWorld, pid: int, uid: int) -> bool:
 
 
 def clean_message(world: LocalWorld, sent: dict[str, Any], pid: int) -> dict[str, Any]:
-    """Return the fields that a user's shim may send in a message, after a check of their types.
+    """Return a message of a user's shim with only the fields that it may have, after checking them.
+
+    Args:
+        world: the world (set of ranks) of the shim.
+        sent: the message.
+        pid: the process id that the kernel names, which replaces the one in the message.
 
     Raises:
         ValueError, TypeError, KeyError: a value is wrong; the caller disconnects the shim.
@@ -380,7 +391,10 @@ def _clean_fence(sent: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
-    """Return a shim's reported exits after checks; a claimed fault of this node is dropped."""
+    """Check the exits that a user's shim reports, and return them; raise an error if one is wrong.
+
+    Whether a fault of this node has ended a rank is not taken from the shim.
+    """
     places = dict(world.request.ranks)
     if not isinstance(records, list) or len(records) > len(places):
         raise ValueError("more exits than ranks")

@@ -70,7 +70,7 @@ class JobFolders:
         """Remove the folders of jobs that have ended; processes of their users remove the content.
 
         Args:
-            used: the names of the folders of jobs that run.
+            used: the names of the folders of jobs that are running. All other folders are removed.
 
         Returns:
             Whether such processes were started. Call this again when they have ended.

@@ -90,7 +90,16 @@ def _pipe() -> tuple[int, int]:
 
 
 def _run_relay(link: socket.socket, ours: int, is_terminal: bool, cpus: Iterable[int]) -> NoReturn:
-    """Fork again, so that the relay is not a child of the program, and pass bytes on."""
+    """Fork the relay from this process, which then exits; the relay passes bytes on until the end.
+
+    Because of the second fork, the relay is no child of the program.
+
+    Args:
+        link: the connection to ``pliant run``.
+        ours: the descriptor of our end of the program's pipe or terminal.
+        is_terminal: whether it is a terminal.
+        cpus: the CPUs on which the relay may run.
+    """
     try:
         if os.fork():
             os._exit(0)  # the shim adopts the relay
@@ -119,7 +128,10 @@ def _run_relay(link: socket.socket, ours: int, is_terminal: bool, cpus: Iterable
 
 
 def _close_others(kept: set[int]) -> None:
-    """Close all descriptors except ``kept``, because the shim waits until some are closed."""
+    """Close all descriptors of the relay except ``kept``.
+
+    Some of them are ends of pipes and sockets that the shim reads until every copy is closed.
+    """
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)

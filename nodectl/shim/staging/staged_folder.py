@@ -45,9 +45,9 @@ class StagedFolderError(PliantError):
 
 
 def use_staged_folder(request: StartRequest) -> StartRequest:
-    """Return a request that runs in the folder of staged files, if the job has such files.
+    """Return a request whose ranks run in the folder of staged files, if the job has such files.
 
-    Arguments and files that are paths in the working directory are changed, too.
+    Arguments and files whose paths are below the former working directory are changed, too.
     """
     if not request.environment.get(STAGE_ARCHIVE):
         return request
@@ -99,7 +99,7 @@ class StagedFolder:
         self._is_done = False
 
     def _hold(self) -> int:
-        """Lock the folder together with other shims; return the descriptor of the lock."""
+        """Take a shared lock on the folder, as other shims of the run do; return its descriptor."""
         while True:
             _make_private(self._path)
             name = os.path.join(self._path, LOCK)
@@ -123,9 +123,13 @@ class StagedFolder:
             os.close(handle)
 
     def begin_return(self) -> bool:
-        """Return whether a process is returning the outputs; start it if this is the last shim.
+        """Start the process that sends the outputs to the server, if this is the last shim here.
 
-        Called when no process of this world is left, and again when the transfer has ended.
+        Call this when no process of the job's ranks here is left, and again when the transfer has
+        ended.
+
+        Returns:
+            Whether that process is running.
         """
         if self.returning or self._is_done:
             return bool(self.returning)
@@ -158,7 +162,7 @@ class StagedFolder:
         return True
 
     def end_return(self, status: int) -> str:
-        """Record that the transfer has ended; return why outputs were not returned, or empty."""
+        """Record that the transfer of the outputs has ended; return why it failed, or empty."""
         self.returning = 0
         return _problem(self._errors, status, f"outputs stay in {self._path}/{WORK}")
 
@@ -169,7 +173,7 @@ class StagedFolder:
             self._lock = -1
 
     def stop(self) -> None:
-        """End a transfer, because no server will take the outputs, which stay in the folder."""
+        """Stop sending the outputs, because this shim must end; they stay in the folder."""
         if self.returning:
             os.kill(self.returning, signal.SIGTERM)
 

@@ -30,7 +30,7 @@ _LEFTOVERS_INTERVAL_S = 0.05
 
 
 class StepEvents(Protocol):
-    """Receives the events of a step's ranks on one node."""
+    """Receives events of a step's ranks on one node; a step is a program that a script starts."""
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
         """Handle a barrier that all local ranks have entered.
@@ -50,10 +50,10 @@ class StepEvents(Protocol):
         """
 
     def on_control(self, message: Mapping[str, Any]) -> None:
-        """Handle a message that a rank has sent on its control socket."""
+        """Handle a message about a resize that a rank has sent on its control socket."""
 
     def on_exit(self, rank: int) -> None:
-        """Handle the end of a rank's process in a malleable step."""
+        """Handle the end of a rank's process; called only in steps that can be resized."""
 
     def on_ranks_ended(self) -> None:
         """Handle the end of all local ranks; no process is left."""
@@ -125,7 +125,7 @@ class LocalRanks:
         self._pmi.release(pairs)
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Send a message to a rank's control socket; ignore ranks that are not on this node."""
+        """Send a message about a resize to a rank; do nothing if the rank is not on this node."""
         known = self._ranks.get(rank)
         if known is not None and known.control is not None:
             known.control.send(json.dumps(message).encode() + b"\n")
@@ -188,7 +188,7 @@ class LocalRanks:
         self._events.on_barrier(sequence, pairs)
 
     def on_finalize(self) -> None:
-        """Do nothing: shared memory of steps is found by its name."""
+        """Do nothing: the shared memory of a step is found by its name when the step has ended."""
 
     def on_abort(self, rank: int, code: int, message: str) -> None:
         """End the ranks of the step, because one of them has called MPI_Abort."""
@@ -251,7 +251,10 @@ class LocalRanks:
         self._check()
 
     def _check(self) -> None:
-        """Report that the step has ended here if no process is left."""
+        """Report that the step has no process left on this node; kill leftovers of its ranks first.
+
+        Do nothing while a rank runs.
+        """
         if self._is_gone or any(rank.runs for rank in self._ranks.values()):
             return
         self._pmi.stop_detection()
@@ -268,7 +271,10 @@ class LocalRanks:
         self._events.on_ranks_ended()
 
     def _leftovers(self) -> list[int]:
-        """Return the processes that ended ranks of the step left running; none for a command."""
+        """Return the running processes of the step that its ended ranks have left behind.
+
+        None for a command that starts a daemon of another MPI library: the daemon may stay.
+        """
         if not self._request.is_mpi:
             return []
         return [

@@ -61,13 +61,13 @@ class StepManager:
         request: StartRequest,
         send: Callable[[int, dict[str, Any]], None],
     ) -> None:
-        """Listen for requests if the script runs on this node.
+        """Listen for requests of programs to start, if the job's script runs on this node.
 
         Args:
             loop: the event loop of the shim.
-            spool: the folder of the world, which gets the socket.
-            request: the request to start the world.
-            send: sends a packet to the shim of another node, see `Relay`.
+            spool: the folder of the script's ranks, which gets the socket.
+            request: the request to start the script.
+            send: sends a packet to the shim of another node, which is named by a rank there.
         """
         self._loop, self._spool, self._request, self._send = loop, spool, request, send
         self._first = request.ranks[0][0]
@@ -102,7 +102,12 @@ class StepManager:
         any(remote.reap(pid, status) for remote in list(self._remote.values()))
 
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
-        """Handle a packet from the shim of another node, or from the server."""
+        """Handle a packet from the shim of another node, or from the server.
+
+        Args:
+            rank: a rank of the sender's node, or `SERVER_RANK`.
+            packet: the packet.
+        """
         if rank == SERVER_RANK:
             reason = self._set_size(int(packet["step"]), int(packet["size"]))
             self._send(rank, {"request": packet["request"], "reason": reason})
@@ -111,9 +116,9 @@ class StepManager:
         self._relay.receive(rank, packet)
 
     def records(self) -> tuple[StepRecord, ...]:
-        """Return the accounting records of the steps, up to a maximum number of them.
+        """Return the accounting records of the steps, at most ``MAX_STEPS``.
 
-        Called at the end of the script, with which steps that are still running end.
+        This is called at the end of the script. Steps that still run end with it.
         """
         now = time.time()
         running = (each.record(now) for each in self._running.values() if _is_counted(each))
@@ -254,11 +259,14 @@ class StepManager:
     # ------------------------------------------------------------------ malleable steps
 
     def start_joining(self, number: int, resize: int, places: list[int]) -> None:
-        """Start the ranks with which a step grows; see `ResizerCalls.start_joining`."""
+        """Start the ranks with which step ``number`` grows, on the processors of ``places``.
+
+        See `ResizerCalls.start_joining`.
+        """
         self._start_world(self._running[number], resize, places)
 
     def free(self, places: list[int]) -> None:
-        """Mark processors as free that a step does not use any more.
+        """Mark processors as free that a step no longer uses, and start steps that wait for them.
 
         Args:
             places: the ranks of the script's world that have these processors.
@@ -324,9 +332,14 @@ class StepManager:
         self._relay.send(rank, {"step": number, "resize": resize, **order})
 
     def _on_relayed(self, rank: int, message: dict[str, Any]) -> bool:
-        """Handle a message of another shim of this world, about a step's ranks.
+        """Handle a message about a step's ranks from this job's shim on another node.
 
-        Return False if it cannot be handled yet; it is then passed on again later.
+        Args:
+            rank: the lowest rank of the script's world on that node.
+            message: an order, if the script runs there; otherwise a report.
+
+        Returns:
+            False if it cannot be handled yet. The caller then passes it on again later.
         """
         number, resize = int(message["step"]), int(message.get("resize", 0))
         if "order" in message:
@@ -392,12 +405,15 @@ class StepManager:
 
 
 def _is_counted(step: Step) -> bool:
-    """Return whether a step has processors of the job, unlike the command of a launcher."""
+    """Return whether a step uses processors of the job.
+
+    False for a command with which another MPI library's launcher starts a daemon.
+    """
     return step.request.type != COMMAND
 
 
 def _end_unstarted(events: NodeEvents, error: OSError) -> None:
-    """Report that no rank of a step could be started on this node."""
+    """Report that a step's ranks on this node have failed and ended: none could be started."""
     events.on_failure(NOT_USABLE, 0, f"cannot start: {error.strerror}")
     events.on_ranks_ended()
 

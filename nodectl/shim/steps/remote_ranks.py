@@ -91,10 +91,10 @@ class RemoteStep:
 
         Args:
             loop: the event loop of the shim.
-            world: the request of the world on this node, which holds its processors.
-            order: the order ``start``.
+            world: the request that reserved the processors of the script's job on this node.
+            order: the manager's order to start the ranks.
             report: sends a report to the manager.
-            has_room: returns whether output may be sent now.
+            has_room: returns whether output may be sent to the manager now.
             on_finished: called when all ranks have ended and all output was sent.
 
         Raises:
@@ -197,7 +197,12 @@ class RemoteStep:
 
 
 def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
-    """Return the request for the ranks that an order names, with this node's own variables."""
+    """Return the request to start the ranks that an order names, as it is for this node.
+
+    Args:
+        world: the request that reserved the processors of the script's job on this node.
+        order: the order; node-specific variables in it are replaced by those of ``world``.
+    """
     here = {
         name: value
         for name, value in world.environment.items()
@@ -226,11 +231,12 @@ def place_on(
 ) -> StartRequest:
     """Return a copy of a request whose ranks have the CPUs and devices of their processors.
 
-    A command gets all processors and devices that the world has here.
+    A command that starts the daemon of another MPI library gets all CPUs and devices that the job
+    has on this node.
 
     Args:
         request: the request to start a step or command.
-        world: the request of the script's world on this node, which has the CPUs and devices.
+        world: the request of the script's job on this node, which has the CPUs and devices.
         ranks: pairs of rank and processor for the copy.
     """
     if request.type == COMMAND:

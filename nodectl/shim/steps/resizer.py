@@ -34,7 +34,7 @@ _FIELDS = {
 
 
 class ResizePhase(StrEnum):
-    """The phases of a step's resize, between the offer and the outcome."""
+    """How far a step's resize has come, from the offer of a size to the program's outcome."""
 
     OFFERED = "offered"
     #: The joining ranks are being started.
@@ -47,7 +47,7 @@ class ResizePhase(StrEnum):
 
 @dataclass(slots=True)
 class Resize:
-    """The resize of a step that is in progress."""
+    """The resize of a step (a program that a script has started) that is in progress."""
 
     number: int
     size: int
@@ -60,7 +60,7 @@ class Resize:
 
 
 class ResizableProgram(Protocol):
-    """The interface of a step that a resizer uses."""
+    """The attributes and methods of a step, a program of a script, that its resizer uses."""
 
     #: By rank, the ranks of the script's world whose processors the step uses.
     places: list[int]
@@ -69,7 +69,13 @@ class ResizableProgram(Protocol):
     is_ending: bool
 
     def fail(self, code: int, number: int, reason: str) -> None:
-        """End the step, with its exit code, signal number and reason."""
+        """End the step as failed.
+
+        Args:
+            code: the exit code to report.
+            number: the signal that ended a rank; 0 for none.
+            reason: why, for the user.
+        """
 
 
 class ResizerCalls(Protocol):
@@ -92,7 +98,7 @@ class ResizerCalls(Protocol):
         """
 
     def update(self) -> None:
-        """Consider the sizes of all steps again."""
+        """Decide again which steps should be offered another size."""
 
 
 class StepResizer:
@@ -135,7 +141,7 @@ class StepResizer:
         self._failed: dict[int, list[int]] = {}
 
     def state(self) -> ResizableStep | None:
-        """Return the sizes of the step for the policy that chooses offers.
+        """Return the present and the possible sizes of the step, from which offers are chosen.
 
         None if the step can get no offer now, for example because a resize is in progress.
         """
@@ -146,10 +152,10 @@ class StepResizer:
 
     @property
     def releasing(self) -> int:
-        """Return how many processors will become free without another offer.
+        """Return how many processors of the step will become free without another offer to shrink.
 
-        These are those of the shrink in progress, and those of ranks that have left the program and
-        whose processes have not ended.
+        A shrink in progress releases them, or their ranks have left the program already and only
+        their processes have not ended.
         """
         resize, count = self._resize, len(self._left) + sum(map(len, self._failed.values()))
         if resize is not None and not resize.joining:
@@ -157,7 +163,7 @@ class StepResizer:
         return count
 
     def start(self) -> None:
-        """Record the first size of the step."""
+        """Record the size with which the step starts, and the time."""
         self.history.append((time.time(), len(self._step.places)))
 
     def fix(self, size: int) -> str:
@@ -177,11 +183,12 @@ class StepResizer:
         return ""
 
     def offer(self, size: int, joining: list[int]) -> None:
-        """Offer another size to the program.
+        """Offer another size to the program, which may accept or refuse it.
 
         Args:
-            size: the size.
-            joining: for a growth, the places of the joining ranks.
+            size: the number of ranks that the program would have.
+            joining: for a growth, the ranks of the script's world whose processors the new ranks
+                would use; empty for a shrink.
         """
         self._count += 1
         number = self._count
@@ -202,7 +209,12 @@ class StepResizer:
         )
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
-        """Handle a message of a rank: of the coordinator, or of a joining rank."""
+        """Handle a message that the program's coordinator, or a joining rank, has sent to the shim.
+
+        Args:
+            world: the ranks with which the sender was started.
+            message: the message.
+        """
         op, resize = message.get("op"), self._resize
         if missing := _FIELDS.get(str(op), set()) - message.keys():
             # The program may write anything here, or have another version of appkit.
@@ -257,7 +269,10 @@ class StepResizer:
         self._free_left()
 
     def on_world_ended(self, world: StepWorld) -> None:
-        """Record that all processes have ended that were started together for a growth."""
+        """Record that all ranks have ended that were started together for a growth.
+
+        If the growth is in progress, it is withdrawn.
+        """
         resize = self._resize
         if resize is not None and resize.number == world.resize:
             if resize.phase is ResizePhase.STARTING:

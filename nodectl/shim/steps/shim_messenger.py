@@ -26,7 +26,7 @@ OnMessage = Callable[[int, dict[str, Any]], bool]
 
 @dataclass(slots=True)
 class _Peer:
-    """The messages sent to one other node, and those received from it."""
+    """The numbers of the messages exchanged with one other node, and the unconfirmed messages."""
 
     #: The number of the first message in `unacknowledged`.
     first: int = 1
@@ -36,9 +36,9 @@ class _Peer:
 
 
 class ShimMessenger:
-    """Exchanges messages with a world's shims on other nodes.
+    """Exchanges messages with the shims of the same job on other nodes.
 
-    The lowest rank on a node is the address of the shim there.
+    The shim of a node is addressed by the lowest rank that the job has there.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class ShimMessenger:
 
         Args:
             loop: runs the timer.
-            send: sends a packet.
-            on_message: takes each message.
-            on_room: called when messages were acknowledged.
+            send: sends a packet to another node. It may get lost; then it is sent again.
+            on_message: takes each message once, in the order of sending.
+            on_room: called when messages were acknowledged, so that others can be sent.
         """
         self._loop, self._transmit = loop, send
         self._on_message, self._on_room = on_message, on_room

@@ -15,7 +15,7 @@ from pliant.core.values.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class ResizableStep:
-    """A malleable step that can be offered another size now."""
+    """A malleable step (a program of a script) that can be offered another size now."""
 
     number: int
     size: int
@@ -25,13 +25,13 @@ class ResizableStep:
 
 
 def next_sizes(steps: Sequence[ResizableStep], free: int, missing: int) -> dict[int, int]:
-    """Return the sizes to offer, by the number of the step.
+    """Return the size to offer to each step that should change, by the number of the step.
 
     Args:
         steps: the steps that can be offered another size, in the order of their starts.
-        free: processors of the job that no step uses.
-        missing: processors that the first waiting step lacks, without those that are being
-            released; 0 if it lacks none.
+        free: how many processors of the job no step uses.
+        missing: how many processors the first waiting step lacks, without those that are being
+            released; 0 if it lacks none or if no step waits.
     """
     found: dict[int, int] = {}
     for step in steps:
@@ -47,7 +47,10 @@ def next_sizes(steps: Sequence[ResizableStep], free: int, missing: int) -> dict[
 
 
 def _shrinks(steps: Iterable[ResizableStep], missing: int) -> dict[int, int]:
-    """Return shrinks that release enough processors; empty if that is impossible."""
+    """Return the new size of each step that shrinks, by number, to release ``missing`` processors.
+
+    Empty if even all steps together cannot release that many.
+    """
     found: dict[int, int] = {}
     for step in sorted(steps, key=lambda each: -each.size):
         if missing <= 0:

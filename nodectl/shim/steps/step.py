@@ -57,14 +57,15 @@ class Step:
 
     @property
     def backlog(self) -> int:
-        """Return how many bytes wait for the client to read them."""
+        """Return how many bytes to the client that requested the step have not been sent yet."""
         return self.client.backlog if self.client is not None else 0
 
     @property
     def held_places(self) -> list[int]:
-        """Stop resizing, and return the places of all processes of the step; called at its end.
+        """Stop resizing, and return which processors the processes of the step still use.
 
-        A place is a rank of the script's world, whose processor the step uses.
+        This is called at the end of the step. A processor is named by the rank that it has in the
+        script's world.
         """
         return self.places if self.resizer is None else self.resizer.close()
 
@@ -107,7 +108,8 @@ class Step:
         """End all ranks of the step on all nodes.
 
         Args:
-            again: this is a later call, for ranks that were started after the first one.
+            again: whether to send the order to end once more, because ranks were started after the
+                first call.
         """
         if self.is_ending and not again:
             return
@@ -121,7 +123,13 @@ class Step:
                 part.signal(number)
 
     def fail(self, code: int, number: int, reason: str) -> None:
-        """End the step because of a failure, and note the failure if it is the first one."""
+        """End the step because of a failure; the first failure is reported to the client.
+
+        Args:
+            code: the exit code to report.
+            number: the signal that ended a rank; 0 for none.
+            reason: why, for the user.
+        """
         if self._failure is None and not self.is_ending:
             self._failure = code, number, reason
         self.end()
@@ -133,7 +141,7 @@ class Step:
     # ------------------------------------------------------------------ events of its worlds
 
     def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
-        """Record a rank's failure, and end the step unless only a growth has failed."""
+        """Handle a rank's failure: end the step, or only a growth if the rank has not joined."""
         failure = code, number, reason
         if self.resizer is None or not self.resizer.on_joining_failure(world, failure):
             self.fail(*failure)

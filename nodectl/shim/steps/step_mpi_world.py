@@ -13,7 +13,7 @@ from pliant.nodectl.shim.steps.local_ranks import LocalRanks
 
 
 class StepRanks(Protocol):
-    """The interface to the ranks of a world on one node, which may be this or another node."""
+    """The interface to those ranks of a step that are on one node: this one or another one."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the ranks."""
@@ -25,7 +25,7 @@ class StepRanks(Protocol):
         """Release the ranks from a barrier, with the key-value pairs that all nodes have put."""
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Send a message to the control socket of a rank; ignore ranks on other nodes."""
+        """Send a message about a resize to a rank; do nothing if the rank is on another node."""
 
 
 class WorldEvents(Protocol):
@@ -38,7 +38,7 @@ class WorldEvents(Protocol):
         """Handle the end of all ranks of the world."""
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
-        """Handle a message that a rank has sent on its control socket."""
+        """Handle a message about a resize that a rank has sent on its control socket."""
 
     def on_exit(self, world: StepWorld, place: int) -> None:
         """Handle the end of a rank's process.
@@ -51,7 +51,7 @@ class WorldEvents(Protocol):
 
 @dataclass(slots=True, eq=False)
 class StepWorld:
-    """The ranks of a step that are started together, on all nodes."""
+    """The ranks of a step that are started together, on all nodes, as one ``MPI_COMM_WORLD``."""
 
     #: The resize for which the ranks were started; 0 for the start of the step.
     resize: int
@@ -70,7 +70,8 @@ class StepWorld:
         """End all ranks on all nodes.
 
         Args:
-            again: this is a later call, for ranks that were started after the first one.
+            again: whether to send the order to end once more, because ranks were started after the
+                first call.
         """
         if self.is_ending and not again:
             return
@@ -79,7 +80,7 @@ class StepWorld:
             part.end()
 
     def control(self, rank: int, **message: Any) -> None:
-        """Send a message to the control socket of a rank."""
+        """Send a message about a resize to a rank of this world."""
         for part in self.parts.values():
             part.control(rank, message)
 
@@ -87,7 +88,7 @@ class StepWorld:
         """Record that a node's ranks are in a barrier; release all ranks after the last node.
 
         Args:
-            node: the node.
+            node: the index of the node among the nodes of the job.
             sequence: the number of the barrier.
             pairs: the key-value pairs that the ranks of this node have put.
         """
@@ -108,7 +109,7 @@ class StepWorld:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
-    """Passes the events of a world's ranks on one node to the world."""
+    """Passes events of a step's ranks on one node on to the object for its ranks on all nodes."""
 
     world: StepWorld
     node: int

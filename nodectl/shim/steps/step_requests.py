@@ -48,7 +48,11 @@ class StepRequests:
         self._spool, self._request, self._count = spool, request, processors
 
     def read_run(self, step: Step, sent: dict[str, Any]) -> str:
-        """Copy the values of a request into a step; return why the request is refused, or empty."""
+        """Copy a request to run a program on processors of the job into a step.
+
+        Returns:
+            Why the request is refused; empty if it is accepted.
+        """
         ours, most = self._request, self._count
         argv = [str(word) for word in sent["argv"]]
         size = int(sent["size"]) or most
@@ -77,7 +81,16 @@ class StepRequests:
         return ""
 
     def read_launch(self, step: Step, sent: dict[str, Any], running: Iterable[Step]) -> str:
-        """Copy the values of a request for a command; return why it is refused, or empty."""
+        """Copy a request to run a shell command on one node into a step.
+
+        Args:
+            step: the step, which uses no processor of the job.
+            sent: the request.
+            running: the running steps; too many commands on one node are refused.
+
+        Returns:
+            Why the request is refused; empty if it is accepted.
+        """
         hosts = [str(host) for host in sent["hosts"]]
         addresses = self.addresses()
         node = next((addresses[host] for host in hosts if host in addresses), None)
@@ -94,7 +107,11 @@ class StepRequests:
         return self._set_program(step, COMMAND, argv, sent)
 
     def _set_program(self, step: Step, kind: str, argv: list[str], sent: dict[str, Any]) -> str:
-        """Copy the program of a request into a step; return why it is refused, or empty."""
+        """Copy program, environment and directory of a client's request into a step.
+
+        Returns:
+            Why the request is refused; empty if it is accepted.
+        """
         environment = {str(name): str(value) for name, value in sent["env"].items()}
         for name in _NOT_INHERITED:
             environment.pop(name, None)
@@ -114,7 +131,7 @@ class StepRequests:
         return ""
 
     def addresses(self) -> dict[str, int]:
-        """Return each node's index by its address; empty if two nodes of the job share one."""
+        """Return, by address, the index of each node of the job; empty if two share an address."""
         lines = self._spool.nodes.read_text().split()
         nodes = {node_of(self._request.mapping, rank) for rank in range(self._count)}
         if len(lines) != len(nodes):
@@ -123,8 +140,12 @@ class StepRequests:
 
 
 def leader(world: StartRequest, node: int) -> int:
-    """Return the lowest rank of a world on a node.
+    """Return the lowest of the ranks that a world (one ``MPI_COMM_WORLD``) has on a node.
 
     Packets to the shim on that node use this rank as their address.
+
+    Args:
+        world: the request to start the world.
+        node: the index of the node among the nodes of the world.
     """
     return next(rank for rank in range(world.size) if node_of(world.mapping, rank) == node)
