@@ -105,7 +105,7 @@ class JobTracks:
         track = self.track(int(number))
         had = bool(track.held)
         handler(track, float(event["time"]), event.get("data") or {})
-        self._count(track, had)
+        self._update_colours(track, had)
         return track.id
 
     def track(self, number: int) -> JobTrack:
@@ -130,7 +130,7 @@ class JobTracks:
             track.hold((), track.end)
         elif not track.segments and row["start"] is not None and row.get("procs"):
             track.hold(parse_ranges(row["procs"]), float(row["start"]))
-        self._count(track, had)
+        self._update_colours(track, had)
 
     def drop_ended(self, before: float) -> list[int]:
         """Remove jobs that ended before a time; return their ids.
@@ -146,7 +146,7 @@ class JobTracks:
             del self.by_job[number]
         return old
 
-    def _count(self, track: JobTrack, had: bool) -> None:
+    def _update_colours(self, track: JobTrack, had: bool) -> None:
         """Update how many running jobs have each colour; a job that starts gets the rarest colour.
 
         ``had`` says whether the job held processors before the change to its track.

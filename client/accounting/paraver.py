@@ -37,7 +37,7 @@ def paraver_files(
     slots = {**dict.fromkeys(places, 1), **dict(nodes)}
     begin = min((record["submit"] for record in jobs), default=now)
     end = max((_end(record, now) for record in jobs), default=now)
-    lines = [_head(jobs, places, slots, begin, end)]
+    lines = [_header(jobs, places, slots, begin, end)]
     cpus = {name: 1 + sum(slots[each] for each in places[:n]) for n, name in enumerate(places)}
     found = sorted(line for job in enumerate(jobs, 1) for line in _lines(*job, cpus, begin, now))
     lines += [text for _, text in found]
@@ -56,7 +56,7 @@ def _end(record: Record, now: float) -> float:
     return max(now if phase["end"] is None else phase["end"] for phase in record["phases"])
 
 
-def _head(
+def _header(
     jobs: Sequence[Record],
     places: Sequence[str],
     slots: Mapping[str, int],
@@ -74,12 +74,12 @@ def _head(
     """
     date = time.strftime("%d/%m/%y at %H:%M", time.localtime(begin))
     cpus = ",".join(str(slots[name]) for name in places)
-    applications = "".join(f":1(1:{places.index(_home(job)) + 1})" for job in jobs)
+    applications = "".join(f":1(1:{places.index(_first_node(job)) + 1})" for job in jobs)
     length = round((end - begin) * _NS)
     return f"#Paraver ({date}):{length}_ns:{len(places)}({cpus}):{len(jobs)}{applications}"
 
 
-def _home(record: Record) -> str:
+def _first_node(record: Record) -> str:
     """Return the first of the nodes on which a job ran when it started."""
     return str(record["phases"][0]["nodes"][0])
 
@@ -98,7 +98,7 @@ def _lines(
         begin: the begin of the trace, in seconds since the epoch.
         now: the time at which a phase that continues is cut off, in seconds since the epoch.
     """
-    where = f"{cpus[_home(record)]}:{number}:1:1"
+    where = f"{cpus[_first_node(record)]}:{number}:1:1"
 
     def state(start: float, end: float, kind: int) -> tuple[tuple[int, int], str]:
         first, last = round((start - begin) * _NS), round((end - begin) * _NS)

@@ -415,7 +415,7 @@ class LocalCluster:
             with Connection(self.run, timeout_s=5) as link:
                 for node in link.request("nodes")["nodes"]:
                     name, here = node["name"], node.get("connected", node["state"] == "UP")
-                    if here or name in own or not self._made(name):
+                    if here or name in own or not self._may_remove(name):
                         continue
                     try:
                         link.request("remove", node=name)
@@ -425,8 +425,8 @@ class LocalCluster:
             kept.append(str(error))
         return kept
 
-    def _made(self, node: str) -> bool:
-        """Return whether a node's name has the form of those that `pliant up` gives to nodes."""
+    def _may_remove(self, node: str) -> bool:
+        """Return whether `pliant up` may remove a node: the node's name is one that it gives."""
         return _OWN_NAME.fullmatch(node) is not None
 
     def registered(self) -> set[str] | None:

@@ -41,13 +41,13 @@ def find_commands() -> dict[str, Command]:
     """Return the installed subcommands by name; of equal names, the first on ``sys.path`` wins."""
     found: dict[str, Command] = {}
     for folder in sys.path:
-        for text in _metadata_of(folder or "."):
+        for text in _entry_point_texts(folder or "."):
             for command in parse_commands(text):
                 found.setdefault(command.name, command)
     return dict(sorted((found or _from_metadata()).items()))
 
 
-def _metadata_of(folder: str) -> Iterator[str]:
+def _entry_point_texts(folder: str) -> Iterator[str]:
     """Yield the text of each ``entry_points.txt`` of the distributions installed in a folder."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(_METADATA))

@@ -60,14 +60,16 @@ def recorded_timeline(
         raise ClientError(f"--result {path}: there is no job {number}")
     made = recording.timeline(
         title or Path(path).name,
-        since=_moment("--since", since, recording),
-        until=_moment("--until", until, recording),
+        since=_in_recording_clock("--since", since, recording),
+        until=_in_recording_clock("--until", until, recording),
         by_processor=by_processor,
     )
     return replace(made, bands=[b for b in made.bands if not ids or b.id in ids])
 
 
-def _moment(option: str, time: tuple[str, float] | None, recording: Recording) -> float | None:
+def _in_recording_clock(
+    option: str, time: tuple[str, float] | None, recording: Recording
+) -> float | None:
     """Convert a time of an option to the clock of the recording; None if the option is not used.
 
     Args:

@@ -167,14 +167,14 @@ _CONTRACT = ("contract", "state", "submit", "begin", "deadline", "expected_end",
 def _contract_cells(place: int) -> Callable[[JobBlock, float], list[str]]:
     def cells(jobs: JobBlock, now: float) -> list[str]:
         return [
-            _contract(dict(zip(_CONTRACT, row, strict=True)), now)[place]
+            _deadline_and_profit(dict(zip(_CONTRACT, row, strict=True)), now)[place]
             for row in jobs.rows(*_CONTRACT)
         ]
 
     return cells
 
 
-def _contract(job: dict[str, Any], now: float) -> tuple[str, str]:
+def _deadline_and_profit(job: dict[str, Any], now: float) -> tuple[str, str]:
     """Return two cells, a job's deadline and its profit (EXPECTED/AGREED); ``-`` if it has none."""
     if not job.get("contract"):
         return "-", "-"

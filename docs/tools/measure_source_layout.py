@@ -44,7 +44,7 @@ def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
                     yield target if target in known else base
 
 
-def floors(arrows: dict[str, set[str]]) -> int:
+def longest_chain(arrows: dict[str, set[str]]) -> int:
     """Return how many modules the longest chain of imports has; a circle is followed only once.
 
     ``arrows`` has the modules that each module imports.
@@ -75,7 +75,7 @@ def report_part(root: Path, part: str) -> None:
     count = sum(1 for a, b in between if a != b)
     print(
         f"{part:<11} {len(known):>7} {len(folders):>8} {max(folders.values()):>8} "
-        f"{floors(arrows):>7} {sum(map(len, arrows.values())):>7} {count:>15}"
+        f"{longest_chain(arrows):>7} {sum(map(len, arrows.values())):>7} {count:>15}"
     )
 
 

@@ -61,7 +61,7 @@ class RemoteCluster(LocalCluster):
     def _node_daemons(self) -> list[Daemon]:
         return []
 
-    def _made(self, node: str) -> bool:
+    def _may_remove(self, node: str) -> bool:
         return True
 
     def _node_options(self) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class SshNodes:
         """
 
         def stop(host: Host) -> None:
-            words = [*self._place(host), *(["keep-jobs"] if keep_jobs else [])]
+            words = [*self._node_arguments(host), *(["keep-jobs"] if keep_jobs else [])]
             with self._connect(host) as session:
                 answer = self._call(session, host, "stop", *words, timeout_s=_STOP_TIMEOUT_S)
             if answer.get("left"):
@@ -119,7 +119,9 @@ class SshNodes:
 
         def explain(host: Host) -> None:
             with self._connect(host) as session:
-                answer = self._call(session, host, "log", *self._place(host), timeout_s=60.0)
+                answer = self._call(
+                    session, host, "log", *self._node_arguments(host), timeout_s=60.0
+                )
             if answer.get("running") and not all_of_them:
                 return
             runs = "runs, but does not reach the server" if answer.get("running") else "has ended"
@@ -133,7 +135,7 @@ class SshNodes:
 
         return on_hosts({host.name: host for host in hosts}, explain)[1]
 
-    def _place(self, host: Host) -> list[str]:
+    def _node_arguments(self, host: Host) -> list[str]:
         """Return the arguments that name a node to `node_agent`: folder of nodes, cluster, node."""
         return [self._spec.node_dir, self._cluster_id, host.name]
 
