@@ -413,7 +413,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A new coordinator reports the number of its ordered suspension, if not begun; else 0."""
+    """A new coordinator reports which ordered suspension it has not begun yet; 0 if none."""
 
     job: JobId
     run: int

@@ -122,9 +122,9 @@ class Koala(Strategy):
 
 
 def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
-    """Return the failed placements by job and the time of the last poll, from ``View.memory``.
+    """Return the failed placements by job, and when they were last counted, from ``View.memory``.
 
-    The time is None if there was no poll yet.
+    The time is None if it is not known, or if failures are counted in each round.
     """
     result: dict[JobId, int] = {}
     since: float | None = None

@@ -277,5 +277,5 @@ class ProfitSimple(ProfitDriven):
     """
 
     def _cycle(self, view: View) -> Cycle:
-        """Return a cycle that starts or rejects each new job, then shares out idle processors."""
+        """Return a planning pass that starts or rejects new jobs, then shares idle processors."""
         return Cycle(view, self._grace)

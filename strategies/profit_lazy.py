@@ -243,5 +243,5 @@ class ProfitLazy(ProfitDriven):
         self._lookaheads = _check_lookaheads(lookaheads)
 
     def _cycle(self, view: View) -> Cycle:
-        """Return a cycle that keeps promises and then decides about new jobs."""
+        """Return a planning pass that keeps promises and then decides about new jobs."""
         return LazyCycle(view, self._grace, self._lookaheads)

@@ -27,7 +27,7 @@ from pliant.strategies.policies.placement import place
 
 @dataclass(frozen=True, slots=True)
 class Climber:
-    """A job to which steps in size may go: its sizes, its speedup model, and its present size."""
+    """A job whose target size is raised in steps: its sizes, speedup model and present size."""
 
     id: JobId
     sizes: Sizes
@@ -83,7 +83,7 @@ def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, i
 
 
 class SteepestAscent(Strategy):
-    """The strategy that seeks the largest sum of the jobs' speedups, in steps of processors.
+    """The strategy that seeks the largest sum of the jobs' speedups, raising one size at a time.
 
     Args:
         min_gain: steps that raise the speedup by no more than this per processor are not taken.

@@ -122,7 +122,7 @@ def split(state: CoreState, array: Job, task: int, *, held: bool = False) -> Job
 def find(state: CoreState, number: JobId) -> Job | None:
     """Return the job with this number; None if there is none.
 
-    If the number belongs to a task of an array that is not a job yet, the task becomes a job first.
+    If the number belongs to a task that has not become a job yet, the task becomes a job first.
     """
     job = state.jobs.get(number)
     if job is not None:

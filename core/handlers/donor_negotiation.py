@@ -139,7 +139,7 @@ def await_growth(
 
 
 def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
-    """After a plan, mark the donors whose processors another job waits for.
+    """After a plan, mark the shrinking jobs (donors) whose processors another job waits for.
 
     The shrinks of the other donors begin at once if they are agreed.
     """
@@ -305,7 +305,7 @@ def carry_out(state: CoreState, job: Job, resize: Resize) -> None:
 
 
 def _offer_growth(state: CoreState, recipient: Job, growth: Resize) -> None:
-    """Offer a recipient free processors and the processors that its donors would give up."""
+    """Offer a growing job the free processors, and those that its donors would give up."""
     there = [growth.added & recipient.occupied, _already_available(state, recipient)]
     there += [part for part, _ in _offered_parts(state, recipient)]
     sizes = recipient.request.sizes if recipient.request is not None else recipient.sizes

@@ -90,7 +90,7 @@ class Preparing:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Stage: the server's GO is stored durably. The application decides at its next safe point."""
+    """Stage: the order to resize (GO) is stored. The application decides at its next safe point."""
 
     name: ClassVar = ResizeStage.GO
 
@@ -111,7 +111,7 @@ class Begun:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Withdrawing:
-    """Stage: the server withdrew the resize after GO and waits for the application to confirm."""
+    """Stage: the server withdrew the order to resize (GO); the application has to confirm that."""
 
     name: ClassVar = ResizeStage.WITHDRAWING
     #: Why the resize was withdrawn.

@@ -162,7 +162,7 @@ class ProcessorLedger:
         self._busy_changed(processors)
 
     def clear(self, processors: ProcessorMap) -> None:
-        """Remove the mark for unknown processes from processors, because these have ended."""
+        """Remove the mark of `orphan` from processors, because the processes there have ended."""
         self.orphaned &= ~processors
         self._busy_changed(processors)
 

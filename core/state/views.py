@@ -212,8 +212,8 @@ def waiting(job: Job, total: int, expected: int, now: float) -> WaitingJob | Non
     """Return a waiting job as strategies see it; None if they must not see it now.
 
     Strategies do not see a job that waits for other jobs, for other tasks of its array or for its
-    begin time, or for which the cluster is too small now. Suspected nodes may recover soon, so a
-    job that needs them keeps its place in the queue.
+    begin time, or for which the cluster is too small now. Suspected nodes (with overdue heartbeats)
+    may recover soon, so a job that needs them keeps its place in the queue.
 
     Args:
         job: the job.

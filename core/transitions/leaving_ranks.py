@@ -19,7 +19,10 @@ _AFTER = "after the resize"
 
 
 def processors_with_leftovers(job: Job) -> ProcessorMap:
-    """Return the processors occupied by processes that no longer belong to a running job."""
+    """Return the processors on which ranks of earlier resizes of a running job are still exiting.
+
+    Ranks that join or leave in its open resize are not among them.
+    """
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.saving is not None:
         return NONE
     resize = job.resize

@@ -10,7 +10,7 @@ from pliant.core.transitions import resize_open_close, restart_after_loss, spare
 
 
 def register(state: CoreState, event: NodeRegistered) -> Node:
-    """Return the node that registers; a new node gets its place in the processor map.
+    """Return the node that registers; a new node gets the next free numbers for its processors.
 
     The number of slots of a known node may change only if no process is left on it.
     """

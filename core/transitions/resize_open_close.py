@@ -354,7 +354,7 @@ def start(state: CoreState, job: Job, processors: ProcessorMap) -> None:
 def find_resize(
     state: CoreState, job_id: JobId, run: int, resize_id: ResizeId
 ) -> tuple[Job, Resize] | None:
-    """Return the job and its open resize that a message names; None if it is out of date."""
+    """Return the job and its open resize that a message names; None if the message is outdated."""
     job = state.jobs.get(job_id)
     if job is None or job.run != run or job.resize is None or job.resize.id != resize_id:
         return None

@@ -38,7 +38,7 @@ def has_restarts_left(state: CoreState, job: Job) -> bool:
 
 
 def describe_limit(state: CoreState, job: Job) -> str:
-    """Return a note on the limit of restarts if a lost job has reached it; else empty."""
+    """Return a note if a job that lost a node has reached the limit of restarts; else empty."""
     if has_restarts_left(state, job) or not _wants_to_run_again(job):
         return ""
     restarts = plural(job.restarts, "restart")

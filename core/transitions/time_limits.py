@@ -44,10 +44,10 @@ def arm_estimate(state: CoreState, job: Job) -> None:
 
 
 def add_work_since_resize(state: CoreState, job: Job, begun: float | None) -> None:
-    """Add the work since the last change of size, and begin a new period.
+    """Add the work since a job's last change of size to the work that it has done.
 
     Time in which data move is not work. It lasts from ``begun`` until now. ``begun`` is None if no
-    data were moved.
+    data were moved. The job's work counts from now on at its present size.
     """
     until = state.now if begun is None else begun
     seconds = until - job.since

@@ -96,7 +96,7 @@ def _in_fewest_clusters(components: Sequence[int], idle: Mapping[str, int]) -> l
 def _candidates(
     components: Sequence[int], ranked: Sequence[str], idle: Mapping[str, int]
 ) -> Iterator[Sequence[str]]:
-    """Yield the sets of clusters to try: those of fewer clusters first, then in order of rank."""
+    """Yield the sets of clusters to try: smaller ones first, then in the order of ``ranked``."""
     if len(ranked) > MAX_SEARCHED or len(components) > MAX_SEARCHED:
         yield ranked
         return

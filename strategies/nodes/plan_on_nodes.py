@@ -34,7 +34,7 @@ def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
     """Return the plan with suitable processors for every chosen job.
 
     Args:
-        view: the cluster, with nodes that differ.
+        view: the cluster, with nodes that differ in memory, devices or properties.
         plan: makes a plan by numbers of processors.
     """
     shown = _limited(view)

@@ -18,7 +18,7 @@ Surplus = Callable[[RunningJob, int], float]
 
 
 def donors_of(view: View) -> list[RunningJob]:
-    """Return the jobs that could give processors, in order of start."""
+    """Return the running jobs that can shrink now and so give processors, in order of start."""
     return [job for job in view.running if job.resizable and not job.sizes.fixed]
 
 

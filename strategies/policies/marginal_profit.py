@@ -81,7 +81,7 @@ class JobValue:
 
 
 def value_of(job: WaitingJob, view: View) -> JobValue:
-    """Return the value of a waiting job at the beginning of a plan, when it has no processors."""
+    """Return the `JobValue` of a waiting job for a new plan, in which it has no processors yet."""
     sizes = job.sizes.up_to(view.total) or job.sizes
     return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 

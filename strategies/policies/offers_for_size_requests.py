@@ -90,7 +90,7 @@ served = with_size_requests
 
 
 def _inner_plan(inner: Strategy, view: View, outcomes: Sequence[Outcome]) -> Plan:
-    """Return a strategy's plan, corrected for jobs that do not suit the nodes chosen."""
+    """Return a strategy's plan; if nodes differ, it gives each job processors that suit it."""
     if view.amounts_left is None:
         return inner.plan(view, outcomes)
     return plan_on_nodes(view, lambda shown: inner.plan(shown, outcomes))
