@@ -215,7 +215,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return parse_user_limits(self.user_limits)
 
     def notify_rules(self) -> NotifyRules:
-        """Return the rules on which receivers the server may send messages about jobs to."""
+        """Return the rules that say to whom the server may send messages about jobs."""
         return parse_notify_rules(self.notify)
 
     def replaced(self, values: Mapping[str, object]) -> Config:

@@ -147,7 +147,7 @@ class Reader:
     def ended_jobs(
         self, selection: JobSelection, before: float, most: int
     ) -> list[tuple[Job, Summary]]:
-        """Return the newest ``most`` jobs that ended before a time (epoch seconds) and match.
+        """Return the newest ``most`` matching jobs that ended before a time (epoch seconds).
 
         The name patterns of the selection are not applied here, so the caller must compare names.
         """
@@ -187,7 +187,7 @@ class Reader:
         return [JobId(row.id) for row in self._in(query, table.id, ids)]
 
     def tasks_of(self, array: int, most: int) -> list[JobId]:
-        """Return the job numbers of an array's tasks, highest first and at most ``most``."""
+        """Return the job numbers of an array's tasks that have become jobs, the ``most`` last."""
         table = tables.job.c
         query = select(table.id).where(table.array == array).order_by(table.id.desc()).limit(most)
         return [JobId(row.id) for row in self._rows(query)]
@@ -243,7 +243,7 @@ class Reader:
         ]
 
     def exits(self, worlds: Sequence[str]) -> set[tuple[str, int]]:
-        """Return (world, rank) for each rank of these worlds whose exit is stored."""
+        """Return (name of the world, rank) for each rank of these worlds whose exit is stored."""
         table = tables.rank_exit
         rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
         return {(row.world, row.rank) for row in rows}

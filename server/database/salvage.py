@@ -229,16 +229,19 @@ def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
 
 
 def _delete_orphans(target: sqlite3.Connection) -> None:
-    """Delete rows that belong to lost jobs, whose numbers may be used again."""
+    """Delete the worlds, exits, barriers and steps of jobs that the new database does not have.
+
+    The number of a job that could not be read is unknown, so a new job may get the same number.
+    """
     target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
     for table in ("rank_exit", "fence", "step"):
         target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
 
 
 def _reserve_job_ids(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
-    """Make sure that the numbers of jobs left out are not used again.
+    """Make sure that no new job gets the number of a job that was left out as damaged.
 
-    These jobs still have events, and perhaps processes.
+    The damaged jobs still have events, and perhaps processes.
     """
     known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_JOB_ID]))
     if given := [number for number in jobs if number <= MAX_ID]:

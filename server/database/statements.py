@@ -60,7 +60,7 @@ class RowVersion(NamedTuple):
 
     @classmethod
     def of(cls, job: Job) -> RowVersion:
-        """Return the version that a job's row has once the job is stored."""
+        """Return the version (state, run, epoch) that a job's row has once the job is stored."""
         return cls(job.state.value, job.run, job.epoch)
 
 
@@ -340,7 +340,7 @@ def drop_passed_barriers(world: str, last: int) -> Write:
 
 
 def drop_barriers(worlds: Sequence[World]) -> list[Write]:
-    """Return the statements that delete all barriers of worlds that have ended."""
+    """Return the statements that delete all barriers of worlds, whose ranks have all exited."""
     return [Write(_DROP_BARRIERS, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 

@@ -20,7 +20,7 @@ class ProgramCache:
         self._kept: OrderedDict[JobId, Program] = OrderedDict()
 
     def keep(self, job: JobId, program: Program) -> None:
-        """Store the program of a job that will probably be started soon in the cache."""
+        """Put the program of a job into the cache, because the job will probably start soon."""
         self._kept[job] = program
         while len(self._kept) > MAX_CACHED_PROGRAMS:
             self._kept.popitem(last=False)

@@ -95,7 +95,9 @@ class Planner:
         return self._failed(order.cycle, str(fault))
 
     def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
-        """Count a plan that the core could not carry out as a failure, and return the event for it.
+        """Count a failure of the strategy, because the core could not carry out its plan.
+
+        Return the event that reports this to the core.
 
         Args:
             cycle: the number of the scheduling pass in which the plan was made.

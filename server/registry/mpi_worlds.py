@@ -36,7 +36,7 @@ class World:
 
 
 class WorldRegistry:
-    """The worlds of all open jobs that still have ranks. May be used from any thread."""
+    """The worlds (ranks started together) of all open jobs. May be used from any thread."""
 
     def __init__(self, cluster: str) -> None:
         #: Short name of this cluster, so that two clusters on one host never use the same name.
@@ -78,7 +78,7 @@ class WorldRegistry:
         return self._by_name.get(name)
 
     def of_job(self, job: JobId, run: int) -> tuple[World, ...]:
-        """Return the worlds (sets of ranks) of one run of a job, oldest first."""
+        """Return the worlds (ranks started together) of one run of a job, oldest first."""
         return tuple(world for world in self._by_job.get(job, ()) if world.run == run)
 
     def nodes(self, job: JobId, run: int) -> set[NodeName]:

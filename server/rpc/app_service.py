@@ -126,7 +126,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 self._core_loop.post(ApplicationLeft(session.job, session.run))
 
     async def _hello(self, context: Any, reports: Any) -> app_pb2.AppReport | None:
-        """Return an application's first message; None if it does not prove to know its token."""
+        """Return an application's first message; None if it cannot prove that it has a token."""
         subject = subject_of(context.invocation_metadata())
         if not subject:  # an older version sends the token itself
             first: app_pb2.AppReport = await anext(reports)

@@ -65,9 +65,10 @@ class _Removal:
 
 
 class CheckpointRemovals:
-    """The folders that are to be removed. Every method may be called from any thread.
+    """The queue of checkpoint folders that nodes must remove, because their jobs have ended.
 
-    A thread looks up users and sends the orders, because a user database may answer slowly.
+    Every method may be called from any thread. A thread looks up users and sends the orders,
+    because a user database may answer slowly.
     """
 
     def __init__(

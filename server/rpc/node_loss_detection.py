@@ -72,7 +72,7 @@ class HeartbeatLeases:
         return changes
 
     def silent(self, node: NodeName, now: float) -> bool:
-        """Return whether a node has no lease, or its last heartbeat is three intervals old.
+        """Return whether a node has no lease, or has sent no heartbeat for three intervals.
 
         Its stream may then be dead.
         """

@@ -45,7 +45,7 @@ class _NodePairs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompleteBarrier:
-    """A complete barrier, and the nodes to answer."""
+    """A barrier that all nodes of a world have reached, and the nodes that wait for its answer."""
 
     world: str
     sequence: int
@@ -109,7 +109,7 @@ class BarrierTable:
         return CompleteBarrier(world, sequence, done[sequence], nodes)
 
     def forget(self, worlds: Iterable[str]) -> None:
-        """Drop the barriers of worlds that have ended."""
+        """Drop the barriers of worlds (ranks started together) that have ended."""
         for world in worlds:
             self._done.pop(world, None)
             self._open.pop(world, None)
@@ -151,7 +151,7 @@ class BarrierService:
         self._warnings = RateLimitedLog(log.warning)
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
-        """Record that a node reached a barrier; if it was the last one, answer all nodes."""
+        """Record that a node reached a barrier; if all nodes have now, send the answer to all."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)

@@ -81,7 +81,7 @@ def node_of(outputs: Path) -> str:
 def _run_of(outputs: Path) -> str:
     """Return which run of a job made the outputs in an archive, from the path of the archive.
 
-    The result is the name of the outputs' world without its last part, such as ``c1.j5.r2``.
+    The result names cluster, job and run, such as ``c1.j5.r2``.
     """
     return outputs.stem.rpartition("@")[0].rpartition(".w")[0]
 

@@ -52,9 +52,9 @@ class StepResizes:
         """Set the size of a malleable step.
 
         Args:
-            job: the job of the script.
+            job: the job of the script that has started the step.
             step: the number of the step.
-            size: the size; 0 to let the step grow and shrink again.
+            size: the size in processors; 0 to let the step grow and shrink again.
 
         Raises:
             UserRequestError: the job is no running script, its shim refuses, or does not answer.
