@@ -317,7 +317,15 @@ def _draw(
     first: "tuple[Workload, Settings, Result]",
     files: dict[str, Any],
 ) -> None:
-    """Draw all requested plots; a plot of a single run shows the first run."""
+    """Draw all requested plots; a plot of a single run shows the first run.
+
+    Args:
+        options: the options of the command line.
+        runs: the metrics of the runs of each strategy.
+        labels: the names of the strategies, for the plot that compares them.
+        first: the workload, the settings and the result of the first run.
+        files: the opened files, by the name of the option.
+    """
     if not any(files[name] for name in _PLOTS):
         return
     from pliant.simulator.pictures.comparison import comparison

@@ -51,7 +51,7 @@ def add_scheduling_options(group: "argparse._ArgumentGroup") -> None:
 
 
 def make_user_limits(options: argparse.Namespace) -> "UserLimits":
-    """Return the limits of users.
+    """Return the limits that ``--user-limit`` sets on the processors in use by each user.
 
     Raises:
         SettingsError: the option is invalid.

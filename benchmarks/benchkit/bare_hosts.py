@@ -168,7 +168,7 @@ class BareHosts:
     def evidence(self, name: str) -> set[str]:
         """Return the names of everything on a host that a deployment could leave there.
 
-        These are its files that this machine has not, its accounts, and its processes.
+        These are files that this machine does not have, and the host's accounts and processes.
         """
         upper = self.base / name / "upper"
         written = [Path("/", path.relative_to(upper)) for path in upper.rglob("*")]

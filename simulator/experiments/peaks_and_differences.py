@@ -130,7 +130,8 @@ def _differ(difference: Difference, of: float | None, than: float | None) -> flo
 def interpolate(experiment: Experiment, runs: Runs) -> list[Read]:
     """Return each value that the paper states for a point of a curve, with the value of our curve.
 
-    Our value is interpolated for each seed. It is None if fewer than two seeds have one.
+    Our value is the mean over seeds, each interpolated on the curve of its runs. It is None if
+    fewer than two seeds have a value there.
     """
     found = []
     for each in experiment.interpolations:

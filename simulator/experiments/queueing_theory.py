@@ -48,9 +48,10 @@ def _processor_sharing(given: Mapping[str, Any]) -> float | None:
 
 
 def _rigid_load(given: Mapping[str, Any]) -> float | None:
-    """Return the offered load of jobs with one size each, by their efficiency at this size.
+    """Return the load that rigid jobs offer, as a fraction of the machine's processor time.
 
-    The result is None if the system is not stable.
+    Each job has one size, from the range ``minpe``. The less efficient it is at this size, the
+    more processor time it takes. None if the load is 1 or more, so that queues grow forever.
     """
     curve, processors = curve_of(str(given["speedup"])), int(given["processors"])
     sizes = parse_sizes(str(given["minpe"])).values

@@ -96,7 +96,7 @@ class Countering:
 
 @dataclass(frozen=True, slots=True)
 class RandomAnswers:
-    """Agrees with a probability (Ghafoor 4.2.5), to all or to a random part of the change."""
+    """Agrees with a probability (Ghafoor 4.2.5), to the whole change or to a random part of it."""
 
     success: float
     partial: bool = False

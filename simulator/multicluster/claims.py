@@ -27,16 +27,17 @@ class Claims:
         processors: ProcessorMap,
         donors: Collection[JobId],
     ) -> None:
-        """Take a job from the queue and keep processors for it until it claims them.
+        """Take a job from the queue, and keep processors of the clusters for it.
 
-        The claim takes the processors from the clusters. It is planned at once or, if running jobs
-        must shrink for this one, when the last of them has given its processors.
+        Later, the job claims these processors, which means that it gets them from the clusters.
+        The time of the claim is planned at once or, if running jobs must shrink for this one (its
+        donors), as soon as the last of them has given up its processors.
 
         Args:
             run: the job.
             parts: the cluster of each component.
             processors: the processors, some of which its donors may still hold.
-            donors: jobs that shrink for it.
+            donors: the running jobs that shrink for it.
         """
         self._queue.remove(run.id)
         self._state.active[run.id] = run

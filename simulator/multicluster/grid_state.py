@@ -62,10 +62,13 @@ class GridState:
         self.events.schedule(time, _call, action, kind)
 
     def vary_start_time(self, run: GridRun, seconds: float) -> float:
-        """Return ``seconds`` varied at random by up to the fraction ``spread``.
+        """Return a time to start processes, varied at random by up to ± the setting ``spread``.
 
-        This is a time that a local manager takes to start processes. The random numbers of a job do
-        not depend on other jobs.
+        The random numbers of a job do not depend on other jobs.
+
+        Args:
+            run: the job.
+            seconds: the mean time that a cluster's local manager takes.
         """
         spread = self.settings.latencies.spread
         if not (seconds and spread):

@@ -159,7 +159,10 @@ class Run:
 
     @property
     def work_done(self) -> float:
-        """Return the work done until the last change of size or the end, in processor-seconds."""
+        """Return the work done, in processor-seconds, up to the last change of size or the end.
+
+        Work that was done after the last change of size does not count while the job runs.
+        """
         return self.job.work - self.work_left
 
     def _account(self, now: float) -> None:

@@ -47,7 +47,7 @@ class JobRecord(NamedTuple):
 
     @property
     def wait(self) -> float:
-        """Return the seconds from submission to the first start, or to the end without a start."""
+        """Return the seconds from submission to the first start, or to the end if never started."""
         return (self.end if self.start is None else self.start) - self.submit
 
     @property

@@ -203,7 +203,10 @@ class Engine:
             ) from error
 
     def _negotiate(self, plan: Plan) -> bool:
-        """Advance the clock by the duration of a plan's negotiations; return whether it moved."""
+        """Advance the clock by the duration of a plan's negotiations.
+
+        Return whether the clock has moved; it does not if there are none or if they take no time.
+        """
         self.jobs.set_plan_is_old(False)
         if not plan.shrinks and not plan.expands:
             return False

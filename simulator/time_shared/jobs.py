@@ -35,7 +35,7 @@ class JobRun:
 
     Args:
         job: the job.
-        ramp: the part of its processor time in which its demand grows linearly from 0.
+        ramp: the fraction of its processor time in which its demand for memory grows from 0.
     """
 
     __slots__ = (

@@ -38,7 +38,7 @@ def progress(paging: Sequence[float], efficiency: float, *, overlap: bool = True
 
     Args:
         paging: the paging time of each job, per second of its processor time.
-        efficiency: the part of the processor time that context switches leave.
+        efficiency: the fraction of processor time that is left to jobs after context switches.
         overlap: whether other jobs compute while a job waits for its pages.
     """
     count = len(paging)
@@ -58,7 +58,7 @@ def _fill(paging: Sequence[float], efficiency: float) -> list[float]:
 
     Args:
         paging: the paging time of each job, per second of its processor time.
-        efficiency: the part of the processor time that context switches leave.
+        efficiency: the fraction of processor time that is left to jobs after context switches.
     """
     rates = [0.0] * len(paging)
     processor, disk = efficiency, 1.0

@@ -89,7 +89,7 @@ class TimeSharedSettings:
 
     @property
     def efficiency(self) -> float:
-        """Return the part of the processor time that context switches leave."""
+        """Return the fraction of processor time that is left to jobs after context switches."""
         return self.quantum_s / (self.quantum_s + self.context_switch_s)
 
     def memories(self) -> list[float]:

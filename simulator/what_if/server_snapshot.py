@@ -30,7 +30,7 @@ LEAST_S = 1e-3
 
 @dataclass
 class Scenario:
-    """The jobs and the machine of a snapshot, and the numbers of jobs that had to be left out."""
+    """The jobs and the machine of a snapshot, and lists of the jobs that had to be left out."""
 
     jobs: list[SimJob] = field(default_factory=list)
     #: The processors of the jobs that run, in rank order, by job.

@@ -48,7 +48,7 @@ LEFT_OUT = {
 
 
 class NotSupported(Exception):
-    """The operation ended with a clear error on all ranks, as documented."""
+    """MPI or appkit refused an operation with a clear error on all ranks, as documented."""
 
 
 @contextmanager

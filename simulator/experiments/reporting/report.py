@@ -118,7 +118,10 @@ def missing_runs(outcome: ExperimentOutcome) -> Iterator[Block]:
 
 
 def result_blocks(outcome: ExperimentOutcome, *, every_claim: bool = False) -> Iterator[Block]:
-    """Yield the tables and claims of a result; yield nothing if no simulation has been run."""
+    """Yield the tables and claims of a result; yield nothing if no simulation has been run.
+
+    With ``every_claim``, all claims and all differing lines are listed, even if there are many.
+    """
     if not outcome.lines:
         return
     heads = [*outcome.lines[0].setup, *_HEADS]
