@@ -70,9 +70,10 @@ def parse_address(text: str) -> Address:
 
 @contextmanager
 def dial_target(text: str) -> Iterator[str]:
-    """Within this context, yield the gRPC target of an address.
+    """Within this context, yield the target for gRPC to which the address ``text`` leads.
 
-    A unix socket is checked first: no other account may be able to serve it.
+    A unix socket is checked first: no other account may be able to serve it. The target of a
+    unix socket is valid only inside the context.
 
     Raises:
         ValueError: the text is not an address.

@@ -27,12 +27,15 @@ _STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
 
 
 def save_status_to_proto(progress: SaveProgress) -> app_pb2.SaveWord.ValueType:
-    """Convert the status of a checkpoint to protobuf."""
+    """Convert how far an application has come with a checkpoint to a value of protobuf."""
     return _PROGRESS[progress]
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
-    """Convert a step in the suspension of a job, such as saving a checkpoint, to protobuf."""
+    """Convert an order of the server in a suspension of a job to a value of protobuf.
+
+    For example, the application is ordered to save a checkpoint, or to end.
+    """
     return _STEPS[step]
 
 
@@ -62,7 +65,7 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
 
 
 def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
-    """Return the event for a coordinator that reports a suspension in its first message (Hello).
+    """Return the event for an application that reports a suspension in its first message (Hello).
 
     The event is `SaveReported` if the message says that the checkpoint was begun, or how it ended,
     and `SuspensionHeld` if the application still waits for a safe point. May raise CodecError.

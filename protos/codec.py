@@ -64,7 +64,7 @@ _OUTCOMES_BACK = {wire: outcome for outcome, wire in _OUTCOMES.items()}
 
 
 def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
-    """Convert a negotiation message to protobuf."""
+    """Convert a message of a negotiation about the size of a job, such as an offer, to protobuf."""
     return app_pb2.Template(
         negotiation=template.negotiation,
         job=template.job,
@@ -78,7 +78,7 @@ def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
 
 
 def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
-    """Read a negotiation message, or raise CodecError."""
+    """Read a message of a negotiation about the size of a job, or raise CodecError."""
     verb = _VERBS_BACK.get(message.verb)
     if verb is None:
         raise CodecError(f"verb: {message.verb} is unknown")
@@ -145,7 +145,10 @@ def _item_from_proto(message: app_pb2.Item) -> negotiation.Item:
 
 
 def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegistered:
-    """Read a coordinator's first message (Hello), or raise CodecError."""
+    """Read the first message (Hello) of an application's coordinator, or raise CodecError.
+
+    The coordinator is the part of the application on rank 0 that communicates with the server.
+    """
     return events.ApplicationRegistered(
         job=JobId(message.job),
         run=message.run,
@@ -158,7 +161,7 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
 
 
 def begun_from_proto(message: app_pb2.Hello) -> events.ResizeBegun | None:
-    """Return an event if a coordinator's first message (Hello) reports that a resize has begun.
+    """Return an event if an application's first message (Hello) reports that a resize has begun.
 
     None if it reports no begun resize.
     """
@@ -208,10 +211,10 @@ def request_from_proto(
 def open_request_from_proto(
     message: app_pb2.Hello,
 ) -> events.SizesRequested | events.RequestCancelled | None:
-    """Return the application's request for other sizes in a coordinator's first message (Hello).
+    """Return the request for other sizes that an application repeats in its first message (Hello).
 
-    It is an event of its own if the request was cancelled. None if there is no request. May raise
-    CodecError.
+    If the application has cancelled the request, return that as an event. None if there is no
+    request. May raise CodecError.
     """
     if not message.HasField("request"):
         return None
@@ -241,9 +244,9 @@ def answer_from_proto(message: app_pb2.RequestAnswer) -> RequestAnswer:
 def speeds_from_proto(
     job: JobId, run: int, message: app_pb2.Progress
 ) -> events.SpeedMeasured | None:
-    """Return the seconds per iteration that an application has measured, by size.
+    """Return the event that an application has measured its seconds per iteration at some sizes.
 
-    None if it sent none. May raise CodecError.
+    None if it sent no measurement. May raise CodecError.
     """
     seconds: dict[int, float] = {}
     for each in message.measured:
@@ -330,7 +333,7 @@ def _properties(message: node_pb2.Register) -> tuple[str, ...]:
 
 
 def exits_from_proto(message: node_pb2.RanksExited) -> events.ProcessesExited:
-    """Read the exits of processes, or raise CodecError."""
+    """Read a node's report of how ranks of a job have ended, or raise CodecError."""
     return events.ProcessesExited(
         job=JobId(message.job),
         run=message.run,
@@ -353,7 +356,7 @@ def _exit(end: node_pb2.RankExit) -> Exit:
 
 
 def ready_from_proto(node: NodeName, message: node_pb2.WorldReady) -> events.WorldReady:
-    """Read a node's message that the ranks that it started for a job are ready."""
+    """Read a node's report that the ranks that it started are ready to join a running job."""
     return events.WorldReady(JobId(message.job), message.run, ResizeId(message.resize), node)
 
 

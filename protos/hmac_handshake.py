@@ -38,12 +38,15 @@ class UnprovenServerError(PliantError, OSError):
 
 
 def application(job: int, run: int) -> str:
-    """Return the subject with which the application of a run opens a handshake."""
+    """Return the name by which an application's key is found: its job and run.
+
+    The application sends it when it opens a handshake. A run is one execution of a job.
+    """
     return f"{_APPLICATION} {job} {run}"
 
 
 def read_application(subject: str) -> tuple[int, int] | None:
-    """Return the job and the run that an application's subject names; None for other subjects."""
+    """Return job and run from the name that `application` made; None for other clients' names."""
     word, *numbers = subject.split(" ")
     if word != _APPLICATION or len(numbers) != 2:
         return None
@@ -100,7 +103,7 @@ class ServerHandshake:
 
     @property
     def session_key(self) -> bytes:
-        """Return a key for this stream, which only the two sides can compute."""
+        """Return another key for use on this stream, which only the two sides can compute."""
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:
@@ -110,7 +113,10 @@ class ServerHandshake:
 
 
 def subject_of(metadata: Metadata) -> str:
-    """Return the subject that a client names when it opens a handshake; empty if it opens none."""
+    """Return the subject, the name of its key, with which a client opens a handshake.
+
+    Empty if the client opens no handshake.
+    """
     found = next((value for key, value in metadata or () if key == SUBJECT), "")
     return found if isinstance(found, str) and _bytes(metadata, NONCE) else ""
 
@@ -120,7 +126,7 @@ def begin(metadata: Metadata, key: bytes) -> ServerHandshake:
 
     Args:
         metadata: the metadata with which the client opened the stream.
-        key: the key of the subject in the metadata.
+        key: the key that the subject in the metadata names.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     return ServerHandshake(key, subject_of(metadata), _bytes(metadata, NONCE), nonce)

@@ -31,7 +31,7 @@ class ProtocolError(PliantError):
 
 
 def mismatch(what: str, protocol: int, oldest_reader: int, oldest: int | None = None) -> str:
-    """Return why this version cannot read a message or file; empty if it can.
+    """Return why this version of Pliant cannot read a message or file; empty if it can.
 
     Args:
         what: names the message or file and its origin.
@@ -84,6 +84,6 @@ def check_record(what: str, record: Mapping[str, Any]) -> None:
 
 
 def known_fields(cls: type, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the items of a record that are fields of a dataclass; drop all others."""
+    """Return the items of ``record`` that are fields of the dataclass ``cls``; drop all others."""
     names = {field.name for field in fields(cls)}
     return {name: value for name, value in record.items() if name in names}

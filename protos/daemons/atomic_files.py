@@ -35,7 +35,11 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace the content of a small file in one step; it gets its mode before its content."""
+    """Replace the content of a small file in one step, durably.
+
+    The file has its final ``mode`` before it has any content, so that no other account can read
+    it in between.
+    """
     draft = _draft_of(path)
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,7 +70,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def describe_unusable(error: OSError) -> str:
-    """Return one line with the path that cannot be used, the reason and the remedy."""
+    """Return one line for users with the path in an error, the reason and, if known, the remedy."""
     # Of two paths, the second is the cause: the first was created just before.
     path = error.filename2 or error.filename
     if not isinstance(path, str | bytes):

@@ -103,7 +103,7 @@ def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
 
 
 def with_line(path: str | os.PathLike[str], message: str) -> str:
-    """Return an error message about a key of a file, with the line number of the key before it.
+    """Return an error message with the line in the file of the key that the message is about.
 
     The message must begin with the key. It is returned unchanged if the file does not have the key.
     """
@@ -129,7 +129,7 @@ def check_text(name: str, value: str) -> None:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, a pipe or ``/dev/null`` to its end, within a timeout."""
+    """Read a file, a pipe or ``/dev/null`` to its end; raise ValueError if a pipe stays silent."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(handle).st_mode
@@ -186,7 +186,12 @@ def _line(event: yaml.Event) -> int:
 
 
 def _texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts in a configuration value, at any depth, each with the key before it."""
+    """Yield all texts in a configuration value, at any depth, each after the key that it is in.
+
+    Args:
+        value: the value.
+        place: the key of the value, as ``outer.inner``; empty for the whole file.
+    """
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, dict):

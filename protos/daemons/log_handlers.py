@@ -100,7 +100,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
         self.file = LogFile()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one log record, to the new file if the old one was renamed by a log rotation."""
+        """Write a log record; after a log rotation, open the file of this name again first."""
         self.file.reopen_if_moved()
         super().emit(record)
 

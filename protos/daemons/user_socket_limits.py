@@ -25,7 +25,7 @@ class PeerLimitError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """The limits on a user's simultaneous connections and requests on the users' socket."""
+    """What one user may have at once on the socket for users: connections, requests and bytes."""
 
     connections: float = 256
     #: Requests that wait for the end of a job, each on a connection of its own.
@@ -77,6 +77,8 @@ class PeerUse:
     def tagged_wait(self) -> Iterator[None]:
         """Within this context, count a request with a tag that waits for the end of a job.
 
+        The tag marks the answer, so that many such requests can share a connection.
+
         Raises:
             PeerLimitError: the user has too many such requests.
         """
@@ -89,7 +91,7 @@ class PeerUse:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Within this context, count a subscription to changes.
+        """Within this context, count a subscription to changes of jobs, as of ``jobstat --watch``.
 
         Raises:
             PeerLimitError: the user has too many subscriptions.
@@ -110,7 +112,7 @@ class PeerUse:
         return self.bytes + number > self.limits.bytes
 
     def take_bytes(self, number: int) -> None:
-        """Count bytes of requests that have arrived.
+        """Count bytes of requests that have arrived, until they are returned with `give_bytes`.
 
         Raises:
             PeerLimitError: the user's requests have too many bytes.
@@ -123,7 +125,7 @@ class PeerUse:
         self.bytes += number
 
     def give_bytes(self, number: int) -> None:
-        """Stop counting bytes of requests that were answered or dropped."""
+        """Subtract the bytes of requests that were answered or dropped from the user's count."""
         self.bytes -= number
 
 
@@ -177,7 +179,10 @@ class PeerTable:
 
 
 def default_limits() -> PeerLimits:
-    """Return the default limits, with fewer connections if this process may open few files."""
+    """Return the default limits on each user's connections and requests.
+
+    A user may have fewer connections if this process may open only few files.
+    """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     share = max(8, most // (_USERS_PART * _ONE_USER_PART))
     return PeerLimits(connections=min(PeerLimits().connections, share))

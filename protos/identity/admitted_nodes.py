@@ -75,7 +75,10 @@ class AdmittedNode:
 
     @property
     def ends(self) -> float:
-        """Return when the node's last certificate expires, in seconds since the epoch."""
+        """Return when the last of the node's certificates expires, in seconds since the epoch.
+
+        0 if the entry has no certificate.
+        """
         return max((each.ends for each in self.certificates), default=0.0)
 
     def allows(self, certificate: x509.Certificate) -> bool:
@@ -117,6 +120,12 @@ class AdmittedNodes:
         self, name: str, slots: int | None, certificate: x509.Certificate, *, now: float
     ) -> AdmittedNode:
         """List a node with its first certificate, and drop its earlier entry; return the new entry.
+
+        Args:
+            name: the name of the node.
+            slots: the most slots (processors) that the node may offer; None for any number.
+            certificate: the certificate, which must name the node.
+            now: the present time, in seconds since the epoch.
 
         Raises:
             CertificateError: the certificate belongs to another name.
@@ -164,9 +173,9 @@ class AdmittedNodes:
         self._change(add)
 
     def confirm(self, name: str, serial: str) -> None:
-        """Drop a node's certificates that are older than the one that it has now connected with.
+        """Drop a node's certificates that are older than the one with serial number ``serial``.
 
-        Nothing changes if the node has no earlier certificate.
+        The node has now connected with that one. Nothing changes if the node has no older one.
 
         Raises:
             StoredIdentityError, UntrustedPathError, OSError: as `read`.
@@ -183,7 +192,9 @@ class AdmittedNodes:
         self._change(drop)
 
     def revoke(self, name: str, *, now: float) -> AdmittedNode:
-        """Mark a node as revoked, and return its entry; if it was revoked before, keep that time.
+        """Mark a node as revoked, and return its entry.
+
+        The entry keeps the time of the first call if the node was revoked before.
 
         Raises:
             CertificateError: no node of this name has joined.

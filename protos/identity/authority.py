@@ -74,7 +74,14 @@ def create_root(cluster: str, *, now: float) -> Authority:
 
 
 def create_issuer(root: Authority, *, now: float) -> Authority:
-    """Create an issuing authority, which can certify members but no further authorities."""
+    """Create an issuing authority, which can certify servers, nodes and login agents.
+
+    It cannot certify further authorities.
+
+    Args:
+        root: the root of the cluster, which signs the certificate of the new authority.
+        now: the present time, in seconds since the epoch.
+    """
     check_time(root.certificate, "the certificate of the root", now)
     key = keys.create_certificate_key()
     subject = _subject(cluster_of(root.certificate), "issuing authority", key.public_key())

@@ -138,14 +138,14 @@ def load_identity(directory: Path) -> ClusterIdentity:
 
 
 def parse_identity(directory: Path, contents: Mapping[str, bytes]) -> ClusterIdentity:
-    """Return the public part of an identity, and check that its parts belong together.
+    """Return the public part of a cluster's identity; check that all files belong together.
 
     Args:
         directory: the directory from which the contents come; messages name it.
         contents: the contents of the files, by name.
 
     Raises:
-        StoredIdentityError: a file is missing or damaged.
+        StoredIdentityError: a file is missing or damaged, or the files do not belong together.
     """
 
     def read(name: str, parse: Callable[[bytes], _T]) -> _T:
@@ -197,7 +197,7 @@ def load_issuer(directory: Path) -> Authority:
 
 
 def parse_issuer(directory: Path, contents: Mapping[str, bytes]) -> Authority:
-    """Return the authority with which the server issues certificates.
+    """Return the authority with which the server issues certificates, from the contents of files.
 
     Args:
         directory: the directory from which the contents come; messages name it.

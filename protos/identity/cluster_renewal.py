@@ -185,8 +185,8 @@ def needing_old_root(
 ) -> list[str]:
     """Return the names of the nodes that still have a valid certificate under the old root.
 
-    These are the certificates that the present issuing authority has not issued. Revoked nodes are
-    left out.
+    A certificate is under the old root if the present issuing authority has not issued it. Revoked
+    nodes are left out.
     """
     issuer = key_id_of(found.issuer)
     return [
@@ -200,7 +200,17 @@ def needing_old_root(
 def _root_key(
     directory: Path, contents: Mapping[str, bytes], root: x509.Certificate, path: Path | None
 ) -> ec.EllipticCurvePrivateKey:
-    """Return the key of the root, after checking that it belongs to this root."""
+    """Return the private key of the root, after checking that it belongs to this root.
+
+    Args:
+        directory: the directory of the cluster's identity.
+        contents: the contents of its files, by name.
+        root: the certificate of the root.
+        path: the file with the key; None if the key is in the directory.
+
+    Raises:
+        StoredIdentityError: there is no key, or it is not the key of this root.
+    """
     if path is not None:
         with open(path, "rb") as file:
             content = file.read(MAX_PEM_BYTES)
@@ -259,7 +269,7 @@ def _replace(directory: Path, before: Mapping[str, bytes], changes: Changes) -> 
     Args:
         directory: the directory of the identity.
         before: the contents that the caller has read, by name.
-        changes: the new contents.
+        changes: the new contents by name; None to remove a file.
 
     Raises:
         StoredIdentityError: another command has changed the files since they were read.

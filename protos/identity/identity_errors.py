@@ -22,7 +22,7 @@ class SigningRequestError(IdentityError):
 
 
 class CertificateError(IdentityError):
-    """A certificate cannot be read, is not of this cluster, or does not allow its use."""
+    """A certificate cannot be read, is not of this cluster, or does not permit this use."""
 
 
 class CertificateTimeError(CertificateError, code="clock-skew"):
@@ -38,7 +38,7 @@ class JoinError(IdentityError):
 
 
 class ReplayedOrderError(IdentityError):
-    """A launch order was executed before, or is too old to know whether it was."""
+    """An order was carried out before, or is so old that this can no longer be known."""
 
 
 class StoredIdentityError(IdentityError):

@@ -80,7 +80,9 @@ def lock_files(directory: Path) -> Iterator[None]:
 
 
 def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of the existing files among ``names``. The caller holds the lock.
+    """Return the contents of those files among ``names`` that exist. The caller holds the lock.
+
+    Contents in the journal of an interrupted replacement count instead of those of the files.
 
     Raises:
         StoredIdentityError: the journal is damaged.

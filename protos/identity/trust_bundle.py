@@ -78,7 +78,8 @@ def drop_root(
         now: the present time, in seconds since the epoch.
 
     Raises:
-        CertificateError: the bundle has no such root, has no other root, or a chain needs it.
+        CertificateError: the bundle does not have the root or has no other one, or a chain is not
+            valid without it.
     """
     left = tuple(root for root in bundle if fingerprint(root) != old)
     if len(left) == len(bundle):

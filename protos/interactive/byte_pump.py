@@ -42,7 +42,7 @@ class FrameError(ValueError):
 
 
 class BytePump:
-    """Passes bytes on until the connection or the program ends.
+    """Passes bytes between two descriptors and a connection until the connection or program ends.
 
     If source and sink are the same descriptor, it is the terminal of a program, and the pump ends
     when the program ends. If the connection ends first, waiting input is not written any more.
@@ -61,8 +61,8 @@ class BytePump:
 
         Args:
             link: the connection; it becomes non-blocking.
-            source: descriptor to read from; None if nothing is read.
-            sink: descriptor to write to; None if nothing is written.
+            source: descriptor whose bytes are sent over the connection; None if there is none.
+            sink: descriptor to which received bytes are written; None if there is none.
             may_read: returns whether the source may be read now.
             on_size: called with the rows and columns of the terminal that the other side sends.
         """

@@ -35,7 +35,10 @@ _PAUSE_S, _ATTEMPTS = 0.5, 2
 
 @dataclass(frozen=True, slots=True)
 class SessionAddress:
-    """A session of ``pliant run``: where it listens, its key, and its terminal."""
+    """Where and how an interactive job reaches the ``pliant run`` that waits for it.
+
+    The values are stored in a file that only the user can read.
+    """
 
     #: Whether the program has a terminal; otherwise only an input.
     terminal: bool
@@ -73,7 +76,7 @@ class SessionAddress:
         return cls(**{**record, "addresses": tuple(record["addresses"])})
 
     def listen(self, folder: Path) -> socket.socket:
-        """Return the listening unix socket in the folder of the session."""
+        """Return a unix socket in the folder of the session that listens for the job."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with _short_path(folder) as path:
             listener.bind(path)
@@ -84,7 +87,7 @@ class SessionAddress:
         """Check that the other end of an accepted connection belongs to the session.
 
         Returns:
-            The connection over which to talk, with TLS if the session uses it.
+            The connection to use from now on, with TLS if the session uses it.
 
         Raises:
             OSError: the other end has not proved that it belongs to the session.
@@ -156,7 +159,10 @@ def _checked(link: socket.socket) -> socket.socket:
 
 @contextmanager
 def _short_path(folder: Path) -> Iterator[str]:
-    """Yield a path of the socket through its open folder, because the full path may be too long."""
+    """Yield a short path of the session's socket, through a descriptor of its folder.
+
+    The full path may be too long for the address of a socket.
+    """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{handle}/{_SOCKET}"

@@ -39,7 +39,7 @@ _NEW = "ask the administrator for a new one (`pliant cluster token`)"
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """The stored record of a join token."""
+    """What the server stores of a join token, with which a host becomes a node of the cluster."""
 
     id: str
     #: SHA-256 of id and secret, in hexadecimal digits.
@@ -57,7 +57,7 @@ class StoredToken:
 
     @property
     def member(self) -> str:
-        """Return the role and name that the token gives to the joining host, for messages."""
+        """Return role and name that the joining host gets, such as ``node n7``, for messages."""
         return f"{self.role} {self.node}"
 
 
@@ -193,7 +193,7 @@ class TokenStore:
         return found
 
     def forget(self, node: str, *, now: float, role: Role = Role.NODE) -> None:
-        """Delete all tokens of a node, so that a used one cannot be used again with its key."""
+        """Delete all tokens of a node, used ones included, so that none can be redeemed again."""
         with lock_for(self._path):
             current = self._read(now)
             left = [each for each in current if (each.node, each.role) != (node, role)]

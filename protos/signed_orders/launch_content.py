@@ -75,7 +75,7 @@ FOREIGN_PREFIXES = (
 class LaunchContent:
     """The part of an order to start ranks on a node that the server's signature covers.
 
-    In texts, bytes that are not UTF-8 are surrogate escapes.
+    Bytes that are not UTF-8 are surrogate escapes in the texts.
     """
 
     world: str
@@ -157,7 +157,7 @@ class LaunchContent:
 
 
 def job_variables(entries: Iterable[bytes]) -> dict[str, str]:
-    """Return the variables of a job from its ``NAME=value`` entries.
+    """Return the environment variables of a job by name, from its ``NAME=value`` entries.
 
     Variables with one of the ``FOREIGN_PREFIXES`` are left out.
     """
@@ -170,7 +170,10 @@ def job_variables(entries: Iterable[bytes]) -> dict[str, str]:
 
 
 def signed_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the signature covers, so that the node cannot change them."""
+    """Return the variables of ``environment`` that the server's signature covers.
+
+    The node sets the others, ``NODE_VARIABLES``, itself.
+    """
     return {name: value for name, value in environment.items() if name not in NODE_VARIABLES}
 
 

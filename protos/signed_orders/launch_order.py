@@ -46,7 +46,7 @@ class LaunchOrderError(SignedOrderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOrder(SignedOrder):
-    """What the server orders a node to start, and as which user.
+    """A signed order to a node: the user as whom it starts a job's processes, and their digest.
 
     Raises:
         LaunchOrderError: a field has a value that no order may have.
@@ -131,7 +131,7 @@ def verify(  # what the node knows, by name
         cluster: the cluster of this node.
         node: the name of this node.
         now: the present time, in seconds since the epoch.
-        min_generation: the lowest generation of the server whose orders are accepted.
+        min_generation: orders of a server with a lower generation (count of starts) are refused.
         allowed_system_users: users below `MIN_USER_ID`, such as root, whose jobs may run here.
 
     Raises:
@@ -152,7 +152,7 @@ def verify(  # what the node knows, by name
 
 
 def check_digest(order: LaunchOrder, digest: bytes) -> None:
-    """Check that the digest of a process to be started is the digest in its order.
+    """Raise an error if ``digest``, of a process to be started, differs from that in its order.
 
     Raises:
         LaunchOrderError: arguments, environment or directory differ.

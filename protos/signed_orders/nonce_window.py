@@ -84,10 +84,10 @@ class NonceWindow:
             return open_private_file(self._path, os.O_RDWR)
 
     def _read(self, file: int) -> tuple[float, dict[bytes, float]]:
-        """Return the floor and the used nonces, each with the time until which it is kept.
+        """Return the time before which all orders are refused, and the used nonces.
 
-        If the write of the last record was interrupted, this record is left out: `use` did not
-        return, so the order was not carried out.
+        Each nonce has the time until which it is kept. If the write of the last record was
+        interrupted, this record is left out: `use` did not return, so its order was not executed.
         """
         content = os.pread(file, os.fstat(file).st_size, 0)
         whole = len(content) - len(content) % _RECORD_BYTES
@@ -124,7 +124,7 @@ def _parse(record: bytes) -> tuple[bytes, float] | None:
 
 
 def _append(file: int, at: int, record: bytes) -> None:
-    """Write a record to the disk at the offset ``at``, which may have an incomplete record."""
+    """Write a record to the disk at the offset ``at``, over the rest of an interrupted write."""
     if os.pwrite(file, record, at) != len(record):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(file)

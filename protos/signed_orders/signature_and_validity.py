@@ -39,7 +39,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 
 class OrderRefusal(StrEnum):
-    """The reasons for which an order is refused."""
+    """The reasons for which a node refuses an order of the server, as codes for programs."""
 
     FORMAT = "format"
     VERSION = "version"
@@ -106,7 +106,13 @@ class SignedOrder:
             raise self.ERROR(OrderRefusal.FORMAT, text)
 
     def check_number(self, name: str, number: int, largest: int = _MAX_NUMBER) -> None:
-        """Raise the error of this order if a number is negative or larger than ``largest``."""
+        """Raise the error of this kind of order if ``number`` is negative or above ``largest``.
+
+        Args:
+            name: the name of the field, for the error.
+            number: the value.
+            largest: the largest value that is permitted.
+        """
         if not 0 <= number <= largest:
             raise self.ERROR(OrderRefusal.FORMAT, f"{name} {number} is out of range")
 
@@ -135,9 +141,10 @@ class SignedOrder:
 
         Args:
             cluster: the cluster of the node.
-            node: its name.
+            node: the name of the node.
             now: the present time, in seconds since the epoch.
-            min_generation: the lowest generation of the server whose orders are accepted.
+            min_generation: orders of a server with a lower generation (count of starts) are
+                refused.
             allowed_system_users: users below `MIN_USER_ID`, such as root, who may have jobs here.
 
         Raises:

@@ -102,10 +102,14 @@ def _add(tar: tarfile.TarFile, folder: str, path: str) -> None:
 
 
 def _check_link(path: str, target: str) -> None:
-    """Check that the target of a link is inside the folder.
+    """Raise StagingError if the target of a link is outside the folder of the archive.
 
     ``..`` is permitted only at the beginning of the target. After the name of another link, ``..``
     could lead out of the folder.
+
+    Args:
+        path: the path of the link in the folder.
+        target: its target.
     """
     words = [word for word in target.split("/") if word not in {"", os.curdir}]
     ups = next((place for place, word in enumerate(words) if word != os.pardir), len(words))
@@ -146,10 +150,11 @@ def unpack(source: IO[bytes], folder: str, limit: int) -> list[str]:
 
 
 def _checked_name(member: tarfile.TarInfo) -> str:
-    """Return the name of a member of an archive.
+    """Return the path of an archive's member relative to the folder, after checking the member.
 
     Raises:
-        StagingError: the member is of a kind that is not permitted, or its name is.
+        StagingError: the path leads out of the folder, or the member is neither a file nor a
+            folder nor a link inside it.
     """
     words = [word for word in member.name.split("/") if word not in {"", os.curdir}]
     if member.name.startswith("/") or os.pardir in words or not words:
@@ -194,7 +199,15 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, base: int
 
 
 def _enter(folder: int, name: str) -> int:
-    """Open the folder ``name`` in another one, create it if necessary, and close the outer one."""
+    """Open a folder inside an open one, creating it if it is missing, and close the outer one.
+
+    Args:
+        folder: descriptor of the outer folder.
+        name: the name of the inner folder.
+
+    Returns:
+        The descriptor of the inner folder.
+    """
     try:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=folder)

@@ -30,7 +30,7 @@ def deliver(  # noqa: PLR0913 - the caller knows what was delivered before
     taken: Collection[str],
     limit: int,
 ) -> list[str]:
-    """Unpack an archive, and move its files into a folder.
+    """Unpack the outputs that a node returns, and move them into the job's submission folder.
 
     Args:
         archive: the archive.
@@ -39,7 +39,8 @@ def deliver(  # noqa: PLR0913 - the caller knows what was delivered before
         streams: names of the files of standard output and error, relative to the folder.
         truncates: whether the job replaces existing files of standard output and error.
         earlier: files that the job has delivered before.
-        taken: the files among ``earlier`` that other nodes have delivered in this run.
+        taken: the files among ``earlier`` that other nodes have delivered in this execution of the
+            job.
         limit: the largest total size of the files in the archive, in bytes.
 
     Returns:
