@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ControllerSettingsError(PliantError, code="node-settings"):
-    """A setting is wrong; the text names it."""
+    """A setting of a node controller is wrong; the text names it."""
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

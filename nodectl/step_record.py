@@ -41,7 +41,7 @@ class StepRecord:
 
 
 def read_steps(records: Any) -> tuple[StepRecord, ...]:
-    """Read steps from JSON objects, which a shim of a user may have sent.
+    """Read accounting records of steps from JSON objects, which a user's shim may have sent.
 
     Raises:
         ValueError, TypeError, KeyError: the records are damaged.

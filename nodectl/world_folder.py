@@ -149,7 +149,7 @@ class StartRequest:
 
     @property
     def is_mpi(self) -> bool:
-        """Return whether the shim serves PMI to the ranks of this world."""
+        """Return whether the ranks are MPI processes, to which the shim serves PMI."""
         return self.type in ("mpi", MALLEABLE_STEP)
 
     def is_held(self, rank: int) -> bool:
@@ -325,7 +325,7 @@ class WorldFolder:
         return StartRequest.from_record(str(path), data)
 
     def claim(self, identity: ProcessIdentity) -> bool:
-        """Record that a process is the shim of the world.
+        """Record that a process is the shim of this world, which has one shim at most.
 
         Returns:
             False if the world has a shim already, or had one; then nothing is changed.
@@ -338,7 +338,10 @@ class WorldFolder:
         return True
 
     def shim(self) -> ProcessIdentity | None:
-        """Return the shim process of this world, which may have ended; None if there was none."""
+        """Return the process that starts and watches the ranks; None if there has been none yet.
+
+        The process may have ended.
+        """
         try:
             boot, pid, start, *_ = os.readlink(self._shim).split()
             return ProcessIdentity(boot, int(pid), int(start))
@@ -346,7 +349,10 @@ class WorldFolder:
             return None
 
     def has_started(self) -> bool:
-        """Return whether a record of ranks or exits exists, even if the record is damaged."""
+        """Return whether ranks may have been started: there is a record of ranks or of exits.
+
+        True even if the record is damaged.
+        """
         return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
     def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:
@@ -357,7 +363,7 @@ class WorldFolder:
             file.write("".join(lines))
 
     def ranks(self) -> dict[int, ProcessIdentity]:
-        """Return the processes of the ranks that were started."""
+        """Return, by rank, the processes of the ranks, as far as they were recorded."""
         found = {}
         for line in self._lines("ranks"):
             try:
@@ -422,7 +428,13 @@ class WorldFolder:
 
 
 def world_folders(base: Path) -> Iterator[WorldFolder]:
-    """Yield the folders of all worlds of a node; remove folders of incomplete orders."""
+    """Yield the folders of all worlds (sets of ranks) of a node.
+
+    Folders that were not completely written are removed.
+
+    Args:
+        base: the folder that contains them.
+    """
     for entry in sorted(base.iterdir()):
         if entry.name.startswith(_UNFINISHED):
             _remove_folder(entry)

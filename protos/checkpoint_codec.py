@@ -40,7 +40,7 @@ def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
 
 
 def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
-    """Convert a step in the suspension of a job from protobuf, or raise CodecError."""
+    """Read an order of the server in the suspension of a job from protobuf, or raise CodecError."""
     found = _STEPS_BACK.get(step)
     if found is None:
         raise CodecError(f"step: {step} is unknown")

@@ -272,7 +272,7 @@ def _sizes(text: str, preferred: int) -> Sizes | None:
 
 
 def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
-    """Read a controller's registration, or raise CodecError."""
+    """Read the message with which a node registers, or raise CodecError."""
     if not message.name:
         raise CodecError("name: a node needs one")
     if not 1 <= message.slots <= 1 << 16:

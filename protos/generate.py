@@ -28,7 +28,7 @@ class GenerateError(Exception):
 
 
 def generate(folder: Path) -> dict[str, bytes]:
-    """Return the stubs that the ``*.proto`` files of a folder should have, by file name."""
+    """Generate the Python stubs of the ``*.proto`` files in a folder; return them by file name."""
     sources = sorted(path.name for path in folder.glob("*.proto"))
     if not sources:
         return {}
@@ -59,7 +59,11 @@ def differences(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
 
 
 def write(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
-    """Bring the stubs in a folder up to date; return the `differences` that were there before."""
+    """Write and remove stubs so that a folder has those in ``wanted``.
+
+    Returns:
+        The `differences` that there were before.
+    """
     faults = differences(folder, wanted)
     for name in faults:
         if name in wanted:

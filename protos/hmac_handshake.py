@@ -70,7 +70,7 @@ class ClientHandshake:
         return ((SUBJECT, self._subject), (NONCE, self._nonce))
 
     def proof(self, answer: Metadata) -> bytes:
-        """Check the server's initial metadata, and return the client's proof.
+        """Check the proof in the server's initial metadata, and return the client's own proof.
 
         Raises:
             UnprovenServerError: the sender does not know the key.

@@ -64,7 +64,10 @@ def peer_mismatch(who: str, protocol: int, oldest_reader: int) -> str:
 
 
 def numbers() -> dict[str, int]:
-    """Return the two protocol numbers of this version, by the keys that messages and files use."""
+    """Return the protocol of this version, and the oldest whose programs can still read it.
+
+    The keys are those that messages and files use.
+    """
     return {"protocol": PROTOCOL, "oldest_reader": OLDEST_READER}
 
 

@@ -159,7 +159,7 @@ class Controller:
     # ------------------------------------------------------------------ the server
 
     def registration(self) -> wire.Register:
-        """Return the registration of this node: its properties and its worlds."""
+        """Return the message with which this node registers: its properties and the ranks here."""
         version = self._users.helper.order_version if self._users is not None else None
         host, worlds = (self._settings, self._containment), self._worlds.values()
         return make_registration(*host, self._last_server, worlds, order_version=version)
@@ -202,7 +202,7 @@ class Controller:
         return used
 
     def load(self) -> wire.Load | None:
-        """Return the load of this node; None if the settings say that it is not measured."""
+        """Return the memory and page faults of jobs here; None if the settings switch this off."""
         interval_s = self._settings.load_interval_s
         if not interval_s:
             return None
@@ -223,7 +223,12 @@ class Controller:
         confirmed_heartbeat.send_contact(self._worlds.values(), at)
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
-        """Give the applications on this node a new server address, or new root certificates."""
+        """Pass a new server address, or new root certificates, on to the applications on this node.
+
+        Args:
+            access: the address and the roots; None if applications do not connect over TLS.
+            roots: new roots for the address that is known already; then ``access`` is ignored.
+        """
         if roots is not None and self._access is not None:
             access = replace(self._access, roots=roots)
         if access is not None and access != self._access:

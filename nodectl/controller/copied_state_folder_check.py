@@ -83,10 +83,10 @@ def _has_ended(spool: WorldFolder) -> bool:
 
 
 def _is_by_helper(spool: WorldFolder) -> bool:
-    """Return whether the root helper started the world.
+    """Return whether the root helper started the world (set of ranks).
 
-    The root helper serves only the controller of its own node, so such a world cannot belong to
-    another folder.
+    The root helper serves only the controller of its own node, so the processes of such a world
+    cannot belong to another state folder.
     """
     with suppress(*UNREADABLE):
         return spool.request().by_helper

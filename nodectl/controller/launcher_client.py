@@ -34,7 +34,7 @@ class LauncherCallbacks(NamedTuple):
 
 
 class LauncherClient:
-    """Keeps one launcher running and passes on its messages."""
+    """Keeps one launcher (the process that forks shims) running, and passes on its messages."""
 
     def __init__(
         self,

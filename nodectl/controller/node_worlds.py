@@ -65,7 +65,7 @@ class WorldCallbacks(NamedTuple):
 
 
 class NodeWorlds:
-    """The worlds of this node, and the sockets to which their shims connect."""
+    """The worlds (sets of ranks) of this node, and the sockets to which their shims connect."""
 
     def __init__(
         self, settings: ControllerSettings, state: Path, slots: SlotCpus, callbacks: WorldCallbacks
@@ -111,10 +111,10 @@ class NodeWorlds:
             await listener.close()
 
     async def raise_if_unreadable(self) -> NoReturn:
-        """Wait until a world is found whose files cannot be read, then raise the error.
+        """Wait until files of a job are found that this version cannot read, then raise the error.
 
         Raises:
-            ProtocolError: a world here needs another version of Pliant; it continues to run.
+            ProtocolError: the files are of another version of Pliant. The job continues to run.
         """
         await self._unreadable.wait()
         assert self._unreadable_error is not None
@@ -152,7 +152,10 @@ class NodeWorlds:
             self._remove_if_done(world)
 
     async def adopt(self) -> None:
-        """Ask running shims to connect, and clean up the worlds of shims that have ended."""
+        """Ask the running shims of an earlier controller to connect, and wait for them.
+
+        If a shim has ended, end the processes that it left.
+        """
         for world in list(self.by_name.values()):
             if self.users is not None and world.shim_unknown and world.request.by_helper:
                 await self.users.find_shim(world)
@@ -191,7 +194,7 @@ class NodeWorlds:
             self._stop_unreadable(error)
 
     def _stop_unreadable(self, error: ProtocolError) -> None:
-        """Stop this controller because a world's files are from another version; jobs continue."""
+        """Stop this controller because files of a job are of another version; jobs continue."""
         self._unreadable_error = error
         self._unreadable.set()
 
@@ -314,7 +317,7 @@ class NodeWorlds:
         self._end(world)
 
     def _on_shim_ended(self, world: LocalWorld) -> None:
-        """Read the exits of a world whose shim has ended, and clean up if some are missing."""
+        """Read the exits of ranks whose shim has ended; if some are missing, end what it left."""
         if world.ended or world.cleaning_up:
             return
         world.channel = None

@@ -35,7 +35,7 @@ DRAIN_S = 30.0
 
 
 class ShimListener:
-    """Accepts connections of shims, and passes on their messages."""
+    """Accepts connections of shims (the parents of jobs' ranks), and passes on their messages."""
 
     def __init__(
         self,
@@ -49,12 +49,13 @@ class ShimListener:
         """Prepare to listen.
 
         Args:
-            node: folder of the socket.
+            node: the folder in which the socket is made.
             name: the name of the socket.
             on_message: takes each message, and the connection.
             max_line: longest message in bytes.
-            accepts: gets a user id and the number of open connections of that user, returns whether
-                another connection is accepted. By default only this account and root may connect.
+            accepts: gets a user id and the number of open connections of that user, and returns
+                whether another connection is accepted. By default only this account and root may
+                connect.
         """
         self._path = node / name
         self._on_message = on_message

@@ -81,7 +81,7 @@ def _run_of(world: str) -> str:
 
 
 def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None) -> LocalWorld:
-    """Read one world from the spool, find out whether it has ended, and return it.
+    """Read one world (set of ranks) from the spool, find out whether it has ended, and return it.
 
     A world has ended if it was started in an earlier boot, or if the exits of all its ranks are
     known. In the second case its shim may still run, and serve another world.
@@ -248,7 +248,7 @@ def _out_of_memory_reason(world: LocalWorld) -> str:
 
 
 async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> list[int]:
-    """End all worlds in the spool of a node that has no controller, and save their exits.
+    """End all ranks in the spool of a node that has no controller, and save their exits.
 
     Returns:
         The ids of processes that did not end.

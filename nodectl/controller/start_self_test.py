@@ -29,7 +29,10 @@ MAX_PROCESSES = 8
 
 
 class StartSelfTest:
-    """Tests regularly whether this node can start jobs, until a test passes."""
+    """Tests whether this node can start jobs: once at first, and again after a failed start.
+
+    After a failed start, the tests are repeated until one passes.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,10 @@ class StartSelfTest:
         self._due = now + self._wait_s()
 
     def test_if_due(self) -> None:
-        """Start a test if one is due; called with each heartbeat."""
+        """Start a test of whether this node can start jobs, if one is due.
+
+        Called with each heartbeat.
+        """
         is_due = self._due is not None and time.monotonic() >= self._due
         if is_due and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())

@@ -88,8 +88,8 @@ class MemoryLimits:
         job would be killed for memory that ended ranks have left allocated, such as shared memory.
 
         Args:
-            key: the number of the job, and that of its run.
-            worlds: the worlds of the job on this node.
+            key: the number of the job, and the number of its present execution.
+            worlds: the sets of ranks of the job on this node.
             resident: the sum of the resident memory of its processes, in bytes.
         """
         ranks = sum(len(world.live_processors) for world in worlds)
@@ -106,7 +106,11 @@ class MemoryLimits:
 
 
 def _proportional_bytes(worlds: Iterable[LocalWorld]) -> int:
-    """Return the bytes of memory that a job uses here, counting shared memory only once."""
+    """Return the bytes of memory that a job uses here, with shared memory counted only once.
+
+    Args:
+        worlds: the sets of ranks of the job on this node.
+    """
     shims = [world.shim for world in worlds if world.shim is not None]
     pids = [pid for shim in shims for pid in procfs.descendants(shim.pid)]
     # That of another user's process cannot be read; then only its private memory counts.

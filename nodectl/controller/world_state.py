@@ -88,7 +88,7 @@ class LocalWorld:
 
     @property
     def name(self) -> str:
-        """Return the globally unique name of the world."""
+        """Return the name of this set of ranks, which no other one in the cluster has."""
         return self.request.world
 
     def accepts_shim(self, pid: int) -> bool:
@@ -133,7 +133,7 @@ class LocalWorld:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the world has ended and the server has acknowledged all exits."""
+        """Return whether all ranks have ended and the server has acknowledged all their exits."""
         return self.ended and self.acknowledged >= {rank for rank, _ in self.request.ranks}
 
     def send(self, message: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ class LocalWorld:
         return new
 
     def end(self) -> None:
-        """Mark the world as ended and detach its shim, which may serve another world next."""
+        """Mark the world as ended, and disconnect its shim, which may serve another world next."""
         self.ended = True
         self.channel = None
         if self.shim_watch is not None:
@@ -380,7 +380,7 @@ def spool_folder(state: Path) -> Path:
 
 
 def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
-    """Yield the worlds on this node that belong to the job and run that an order names.
+    """Yield the worlds (sets of ranks) here of the job, and execution of it, that an order names.
 
     If the order names processors, only worlds with ranks on one of them are yielded.
     """

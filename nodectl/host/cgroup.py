@@ -110,7 +110,7 @@ def limit_cpus(shim: ProcessIdentity, cpus: Collection[int]) -> bool:
     """Restrict a shim and its descendants to CPUs; return whether the kernel enforces this.
 
     Args:
-        shim: the shim.
+        shim: the shim, the parent of a job's ranks.
         cpus: the CPUs; if empty, all CPUs of the node.
     """
     where = base("cpuset")
@@ -132,7 +132,7 @@ def _limit(controller: str, shim: ProcessIdentity, name: str, text: str) -> bool
 
 
 def members(shim: ProcessIdentity) -> set[int]:
-    """Return the ids of all processes in the groups of a shim, including zombies."""
+    """Return the ids of all processes in a shim's control groups, including zombies."""
     return {pid for each in bases() for pid in _members(group_of(each, shim))}
 
 
@@ -145,7 +145,7 @@ def _members(folder: str) -> set[int]:
 
 
 def kill(shim: ProcessIdentity) -> None:
-    """Kill all processes in the groups of a shim, so that none can escape by forking."""
+    """Kill all processes in a shim's control groups, so that none can escape by forking."""
     for each in bases():
         if kill_group(group_of(each, shim)):
             return
@@ -181,13 +181,13 @@ def kill_group(folder: str) -> bool:
 
 
 def remove(shim: ProcessIdentity) -> None:
-    """Remove the groups of a shim if they are empty."""
+    """Remove the control groups of a shim (the parent of a job's ranks) if they are empty."""
     for each in bases():
         _remove(group_of(each, shim))
 
 
 def sweep() -> None:
-    """Remove the empty control groups that ended shims and ended jobs have left behind."""
+    """Remove the empty control groups that ended shims (parents of ranks) and jobs have left."""
     for each in {*bases(), base("memory")}:
         if each is not None:
             _sweep(each.folder)

@@ -107,13 +107,13 @@ def bind_tree(roots: Iterable[int], cpus: Collection[int], former: Collection[in
     A thread that the program has bound to some of its CPUs keeps those that are still allowed.
 
     Args:
-        roots: processes.
+        roots: the ids of the processes.
         cpus: the CPUs on which they may run from now on.
         former: CPUs to which they were bound before; empty if not known.
 
     Returns:
-        Whether all threads are bound. A thread is not bound if it has another user, or if the
-        processes start new threads all the time.
+        Whether all threads are bound. False if a thread is another user's, or if the processes
+        start new threads all the time.
     """
     allowed, before = frozenset(cpus), frozenset(former)
     roots = list(roots)

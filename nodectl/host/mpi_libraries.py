@@ -54,7 +54,12 @@ class MpiLibrary:
 
 
 def recognise(name: str, path: str = "") -> MpiLibrary | None:
-    """Return the MPI library to which a file name belongs; None if it is no MPI library."""
+    """Return the MPI library that a file with this name is; None if it is no MPI library.
+
+    Args:
+        name: the file name, such as ``libmpi.so.40``.
+        path: the path of the file, for the result; empty if not known.
+    """
     family = next((family for pattern, family in _NAMES if pattern.match(name)), None)
     return MpiLibrary(family, name, path) if family is not None else None
 

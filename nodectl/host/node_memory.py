@@ -97,7 +97,12 @@ def _groups_above(version: int, root: Path, path: str) -> Iterator[_Group]:
 
 
 def _available(group: _Group, limit: int) -> int:
-    """Return the bytes below a group's limit that are unused, or hold files and can be reused."""
+    """Return how many bytes a control group may still use, cached files being reclaimable.
+
+    Args:
+        group: the group.
+        limit: its limit in bytes.
+    """
     name = "memory.usage_in_bytes" if group.version == 1 else "memory.current"
     prefix = "total_" if group.version == 1 else ""
     text = _read(group.folder / name)

@@ -113,9 +113,9 @@ def _read_limit(path: str) -> int:
 
 
 def counter() -> str:
-    """Return the path of the file that counts the memory kills in this process's control group.
+    """Return the path of the file in which the kernel counts processes it killed for memory.
 
-    Empty if no control groups are mounted.
+    The file is that of this process's control group. Empty if no control groups are mounted.
     """
     group = own_group("memory") or own_group("")
     return f"{group.folder}/{_FILES[group.version]}" if group is not None else ""

@@ -25,7 +25,8 @@ def task_limit(most_processes: int) -> int:
     """Return how many threads and processes a job may have on this node.
 
     Args:
-        most_processes: processes that a job may have here; 0 means the default.
+        most_processes: processes that a job may have here; 0 for the default, with which the result
+            is three quarters of the kernel's process ids.
     """
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         most = int(file.read()) * 3 // 4

@@ -18,7 +18,7 @@ _MINUTE_S = 60.0
 
 
 class AuditLog:
-    """Writes to the journal of systemd, or to the standard error.
+    """Logs what the root helper does or refuses, in the journal of systemd or on standard error.
 
     Args:
         write: takes a line and its priority.
@@ -35,7 +35,7 @@ class AuditLog:
         self._windows: dict[str, tuple[float, int]] = {}  # by kind: its start, and lines since
 
     def note(self, text: str, priority: int = systemd_journal.INFO) -> None:
-        """Write a line about an action of the helper."""
+        """Write one line about something that the root helper has done."""
         self._write(_one_line(text), priority)
 
     def refused(self, refusal: str, text: str) -> None:

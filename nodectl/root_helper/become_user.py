@@ -48,7 +48,8 @@ def find_user(uid: int, gid: int) -> User:
         gid: the main group of the user on the server's host.
 
     Raises:
-        HelperRefusalError: there is no such account here, or its groups are not acceptable.
+        HelperRefusalError: there is no such account here, its main group is another one, or it is
+            in root's group.
     """
     try:
         entry = pwd.getpwuid(uid)

@@ -43,7 +43,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 @dataclass(frozen=True, slots=True)
 class CheckedLaunch:
-    """A request to start a world that has passed all checks, with the values read from it."""
+    """A request to start a world (set of ranks) that has passed all checks, and its values."""
 
     order: LaunchOrder
     world: str
@@ -79,7 +79,7 @@ class RequestVerifier:
 
         Args:
             signed: the launch order with its signature.
-            content: descriptor of the sealed memory file.
+            content: descriptor of the sealed file in memory with the rest of the request.
 
         Returns:
             The values of the request.

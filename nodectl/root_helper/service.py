@@ -66,7 +66,7 @@ _COLLECT_INTERVAL_S, _QUIET_S = 0.5, 0.05
 
 @dataclass(slots=True)
 class _Removal:
-    """A process that removes checkpoints."""
+    """A forked process that removes the checkpoints of a job as the job's user."""
 
     uid: int
     #: When it is killed, on the monotonic clock.
@@ -75,7 +75,7 @@ class _Removal:
 
 
 class HelperService:
-    """Answers the requests of the node's controller. Started worlds outlive this process."""
+    """Answers the requests of the node's controller. Started jobs outlive this process."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class HelperService:
         clock: Callable[[], float] = time.time,
         manager: ServiceManager | None = None,
     ) -> None:
-        """Lock the helper's files, and continue to serve the worlds of an earlier helper.
+        """Lock the helper's files, and continue to serve the jobs that an earlier helper started.
 
         Raises:
             HelperConfigError: another helper is running, or a stored file is damaged.

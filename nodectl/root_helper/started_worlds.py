@@ -12,7 +12,7 @@ from pliant.nodectl.host.procfs import ProcessIdentity
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A world that this helper, or an earlier one, has started on this node."""
+    """A world (set of ranks) that this helper, or an earlier one, has started on this node."""
 
     world: str
     folder: str

@@ -23,7 +23,10 @@ from pliant.nodectl.shim.rank_fork_exec import set_process_name
 
 
 def main(arguments: list[str]) -> int:
-    """Fork subreapers until the helper has ended."""
+    """Fork subreapers (the parents of jobs' processes) on request, until the helper has ended.
+
+    Return the exit code.
+    """
     records, shims = map(Path, arguments)
     os.set_inheritable(CHANNEL_FD, False)
     set_process_name(b"fork server")

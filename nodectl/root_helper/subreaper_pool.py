@@ -103,7 +103,7 @@ class SubreaperPool:
         raise HelperRefusalError("start", why)
 
     def _send(self, message: bytes, handles: list[int]) -> socket.socket:
-        """Send a waiting subreaper the message with its world; return the connection to it."""
+        """Send a waiting subreaper the order to start a world; return the connection to it."""
         while self._waiting:
             channel = self._waiting.popleft()
             try:

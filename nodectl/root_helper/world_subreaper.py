@@ -85,7 +85,7 @@ class WorldOrder:
 
     @classmethod
     def from_json(cls, data: bytes) -> WorldOrder:
-        """Read a message, which only a helper can have sent."""
+        """Read the order to a subreaper from bytes, which only a helper can have sent."""
         fields = json.loads(data)
         user = User.from_record(fields.pop("user"))
         limits = GroupLimits.from_record(fields.pop("limits"))
@@ -144,10 +144,17 @@ def _end_unused(pid: int) -> None:
 def _start_world(
     world: WorldOrder, handles: list[int], records: Path, pid: int, to_shim: socket.socket
 ) -> None:
-    """Write the record of a world, pass the world to the waiting shim, and wait until it has ended.
+    """Start the world (set of ranks) in the waiting shim, and wait until it has ended.
 
-    Then end the processes that are left and remove the record. If there is a record already, the
-    world was started before: report that and kill the shim.
+    Its record is written before, and removed when no process of it is left. If there is a record
+    already, the world was started before: report that and kill the shim.
+
+    Args:
+        world: the order to start it.
+        handles: descriptors of the job's folder, of the request, and of the pipe for the report.
+        records: folder of the records.
+        pid: the process id of the shim.
+        to_shim: the connection to the shim.
     """
     _, _, report = handles
     subreaper, shim = ProcessIdentity.of(os.getpid()), ProcessIdentity.of(pid)
@@ -220,7 +227,7 @@ def _reap_until_ended(shim: ProcessIdentity) -> None:
 
 
 def _remove_shared_memory(world: WorldOrder) -> None:
-    """Remove, as the user, the shared memory of ranks whose shim was killed."""
+    """Remove the shared memory that MPI ranks have left, in a process of the job's user."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -23,7 +23,8 @@ class Lease:
 
         Args:
             loop: runs the timers.
-            request: the last contact at the time of the order, and the limits.
+            request: the request to start the ranks, with the time of the last contact and the
+                limits.
             on_expired: called with the reason, for the user.
         """
         self._loop, self._on_expired = loop, on_expired

@@ -126,9 +126,9 @@ class PmiServer:
         return [Barrier(self._sequence, new)]
 
     def _handle_multi(self, rank: int, text: str) -> list[Effect]:
-        """Collect the lines of a spawn request, the only PMI command of several lines.
+        """Collect the lines of a request to spawn processes, the only PMI command of several lines.
 
-        Return a reply that refuses it after the last line, and no effects before.
+        Return nothing until the last line. Then return a reply that refuses the request.
         """
         lines = self._multi.setdefault(rank, [])
         lines.append(text)

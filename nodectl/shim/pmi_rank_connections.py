@@ -36,7 +36,7 @@ class PmiEvents(Protocol):
 
 
 class PmiService:
-    """Serves PMI-1 to the local ranks of a world or step."""
+    """Serves PMI-1 to the local ranks of a job, or of a program that a script has started."""
 
     def __init__(self, request: StartRequest, ranks: Mapping[int, Rank], events: PmiEvents) -> None:
         """Prepare to serve.

@@ -141,7 +141,7 @@ class ExitTracker:
         self.call_if_done()
 
     def call_if_done(self) -> None:
-        """Call `on_done` if all ranks have ended and their exits are saved."""
+        """Call the callback `on_done` if all ranks have ended and their exits are saved."""
         if len(self.exits) == len(self._ranks) and not self._unsaved:
             self._callbacks.on_done()
 

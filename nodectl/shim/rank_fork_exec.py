@@ -130,7 +130,7 @@ def _fork(spec: LaunchSpec) -> int:
 
 
 def truncate_outputs(request: StartRequest) -> None:
-    """Empty the output files of a new job before any of its ranks is started.
+    """Truncate the output files of a new job before any of its ranks is started.
 
     A rank cannot do that itself: another one may have written to the file already. Errors are left
     to the ranks, which open the same files and report what is wrong.
@@ -152,7 +152,7 @@ def _has_content(path: str) -> bool:
 
 
 def truncate_files(paths: Iterable[str], before: float) -> None:
-    """Empty plain files that were last modified before a time, in seconds since the epoch.
+    """Truncate regular files that were last modified before a time, in seconds since the epoch.
 
     Errors are ignored.
     """
@@ -192,7 +192,13 @@ def _lock(handle: int) -> None:
 
 
 def read_failures(pipe: int) -> dict[int, tuple[int, str]]:
-    """Return (exit code, reason) by process id of the launches that failed since the last call."""
+    """Return what failed since the last call: exit code and reason, by the id of the process.
+
+    Each process has failed to execute the program of a rank.
+
+    Args:
+        pipe: descriptor of the pipe into which such processes write.
+    """
     found = {}
     try:
         while data := os.read(pipe, 1 << 16):
@@ -309,8 +315,12 @@ def _redirect(request: StartRequest, rank: int, session: str) -> None:
 def open_output(what: str, path: str) -> int:
     """Open an output file for appending, and return its descriptor.
 
-    All runs and ranks of a job write to the file. The file of a new job was emptied before, see
-    `truncate_outputs`.
+    All ranks and all executions of a job write to the file. It was truncated before the first
+    ones started, see `truncate_outputs`.
+
+    Args:
+        what: what the file is for, for errors.
+        path: the path of the file; empty for ``/dev/null``.
 
     Raises:
         LaunchError: the file cannot be opened, or is a named pipe that nobody reads.
@@ -338,7 +348,10 @@ def _open(what: str, path: str, flags: int) -> int:
 
 
 def _inherit(keep: Sequence[int]) -> None:
-    """Let the program inherit the given descriptors; Python closes all others."""
+    """Let the program that is executed next inherit the descriptors in ``keep``, but no others.
+
+    Python closes the others.
+    """
     for handle in keep:
         os.set_inheritable(handle, True)
 

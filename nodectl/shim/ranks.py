@@ -249,7 +249,7 @@ def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> 
 
 
 def device_variables(devices: Mapping[str, Sequence[int]]) -> dict[str, str]:
-    """Return the environment variables that tell a rank which devices it has.
+    """Return the environment variables from which a rank learns its devices, such as GPUs.
 
     Args:
         devices: the indices of the rank's devices for each kind of device on the node; empty for a

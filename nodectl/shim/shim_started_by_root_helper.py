@@ -61,10 +61,10 @@ class UserWorldFolder(WorldFolder):
 
     @classmethod
     def make(cls, job: int, world: str, files: dict[str, bytes]) -> UserWorldFolder:
-        """Create the world's folder, with the files that its ranks read.
+        """Create the folder of a world (set of ranks), with the files that its ranks read.
 
         Args:
-            job: descriptor of the job's folder.
+            job: descriptor of the job's folder, in which the new folder is made.
             world: the name of the world.
             files: content by name; empty ones are left out.
         """

@@ -139,9 +139,9 @@ class AdmittedNodes:
     def add_certificate(
         self, name: str, certificate: x509.Certificate, *, replaces: str, now: float
     ) -> None:
-        """Add the new certificate of a node that has asked for one to the node's entry.
+        """List a new certificate for a node that has asked for one.
 
-        The earlier ones stay until `confirm`, because the answer to the node may get lost.
+        The node's earlier certificates stay until `confirm`, because the answer may get lost.
 
         Args:
             name: the name of the node.

@@ -76,7 +76,7 @@ def read_identity(certificate: x509.Certificate) -> Identity:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Return the SHA-256 of a certificate's public key, in the form that kubeadm prints.
+    """Return the SHA-256 of a certificate's public key, as ``sha256:`` and hexadecimal digits.
 
     The key is hashed with its type (SubjectPublicKeyInfo), so the fingerprint of a root stays the
     same if its certificate is made again with the same key.
@@ -85,7 +85,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def key_fingerprint(key: CertificatePublicKeyTypes) -> str:
-    """Return the SHA-256 of a public key."""
+    """Return the SHA-256 of a public key with its type, as ``sha256:`` and hexadecimal digits."""
     content = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 

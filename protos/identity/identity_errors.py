@@ -18,7 +18,7 @@ class IdentityKeyError(IdentityError):
 
 
 class SigningRequestError(IdentityError):
-    """A signing request is refused."""
+    """A signing request is damaged, has a wrong signature, or is for a key of a wrong type."""
 
 
 class CertificateError(IdentityError):
@@ -42,4 +42,4 @@ class ReplayedOrderError(IdentityError):
 
 
 class StoredIdentityError(IdentityError):
-    """A file of the identity is missing, damaged, or must not be overwritten."""
+    """A file with keys or certificates is missing, damaged, or must not be overwritten."""

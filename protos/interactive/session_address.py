@@ -54,14 +54,14 @@ class SessionAddress:
     certificate: str = ""
 
     def write(self, folder: Path) -> None:
-        """Write the file into the folder of the session."""
+        """Write these values into a file in the folder of the session, with mode 0600."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(folder / _FILE, flags, 0o600), "w", encoding="ascii") as file:
             json.dump(asdict(self), file)
 
     @classmethod
     def read(cls, folder: Path) -> SessionAddress:
-        """Read the file from the folder of a session.
+        """Read the values that `write` stored in the folder of a session.
 
         Raises:
             OSError: the file cannot be read, or other accounts can.

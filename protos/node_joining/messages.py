@@ -112,7 +112,7 @@ class JoinRefusal:
 
 
 def decode_greeting(line: bytes) -> Greeting:
-    """Read the first line of a server.
+    """Read the first line that a server sends to a joining host.
 
     Raises:
         JoinError: the line is no greeting, or the server needs another version of Pliant.
@@ -130,7 +130,7 @@ def decode_greeting(line: bytes) -> Greeting:
 
 
 def decode_request(line: bytes) -> JoinRequest:
-    """Read the request of a host.
+    """Read the request of a host to join the cluster.
 
     Raises:
         JoinError: the line is not a request to join, or the host needs another version of Pliant.
@@ -148,7 +148,7 @@ def decode_request(line: bytes) -> JoinRequest:
 
 
 def decode_answer(line: bytes) -> JoinAnswer | JoinRefusal:
-    """Read the answer of the server.
+    """Read the server's answer to a host that has asked to join the cluster.
 
     Raises:
         JoinError: the line is not an answer.

@@ -172,14 +172,14 @@ class TokenStore:
         return [each for each in current if not each.used_by and now < each.expires]
 
     def withdraw(self, which: str, *, now: float) -> list[StoredToken]:
-        """Make unused tokens unusable, and return them.
+        """Delete unused join tokens, so that they cannot be used any more; return them.
 
         Args:
             which: the id of a token, or the name of a node.
             now: the present time, in seconds since the epoch.
 
         Raises:
-            JoinTokenError: there is no such token.
+            JoinTokenError: there is no such unused token.
             StoredIdentityError, OSError: the file cannot be used.
         """
         with lock_for(self._path):

@@ -132,7 +132,7 @@ class LaunchContent:
 
     @classmethod
     def from_order(cls, order: StartWorld) -> LaunchContent:
-        """Return the content of the server's order to a controller."""
+        """Return the part that is signed of the server's order to a controller."""
         return cls(
             world=order.world,
             resize=order.resize,

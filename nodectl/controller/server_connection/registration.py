@@ -56,5 +56,5 @@ def make_registration(
 
 
 def memory_of_jobs(settings: ControllerSettings) -> int:
-    """Return how many bytes of memory jobs may use on this node."""
+    """Return how many bytes of memory jobs may use here: the setting, or all usable memory."""
     return parse_memory(settings.memory) if settings.memory else usable_memory()

@@ -75,7 +75,11 @@ class ServerLink(Protocol):
         """Do regular work, such as renewing a certificate; called with each heartbeat."""
 
     def save_certificates(self, sent: wire.Certificates) -> bytes | None:
-        """Save certificates from the server; return new roots for applications, or None."""
+        """Save certificates from the server, if this node uses certificates.
+
+        Returns:
+            New root certificates for applications; None if they have not changed.
+        """
 
 
 class SecretLink:

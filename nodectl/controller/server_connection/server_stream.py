@@ -61,7 +61,7 @@ class RefusedError(PliantError, code="node-refused"):
 
 
 class StaleServerError(PliantError):
-    """The server is older than one whose orders were carried out here, so this node rejects it."""
+    """This node must not obey the server, for example because it has obeyed a newer one."""
 
 
 class WrongVersionError(PliantError):
@@ -69,7 +69,7 @@ class WrongVersionError(PliantError):
 
 
 class NameTakenError(PliantError):
-    """The server already has a stream from a node of this name, perhaps an old one of this node."""
+    """A node of this name has a stream at the server already, perhaps an old one of this node."""
 
 
 #: Errors after which the next attempt may succeed. gRPC raises the last two if a stream ends while
@@ -89,7 +89,7 @@ class NodeCallbacks(Protocol):
     """The methods of the controller that a `ControllerStream` calls."""
 
     def registration(self) -> wire.Register:
-        """Return the registration of this node: its properties and its worlds."""
+        """Return the message with which this node registers: its properties and the ranks here."""
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept the server that has sent ``welcome``, and return the reports to repeat to it.
@@ -112,10 +112,15 @@ class NodeCallbacks(Protocol):
         """Return how much memory and how many processes each job uses on this node."""
 
     def load(self) -> wire.Load | None:
-        """Return the memory load of this node; None if it is not measured."""
+        """Return the memory and page faults of jobs here; None if they are not measured."""
 
     def on_access(self, access: ApplicationAccess | None, roots: bytes | None = None) -> None:
-        """Give the applications on this node a new server address, or new root certificates."""
+        """Pass a new server address, or new root certificates, on to the applications on this node.
+
+        Args:
+            access: the address and the roots; None if applications do not connect over TLS.
+            roots: new roots for the address that is known already; then ``access`` is ignored.
+        """
 
 
 class ControllerStream:

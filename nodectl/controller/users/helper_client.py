@@ -104,7 +104,7 @@ class HelperClient:
         """Order the root helper to start a world, and return the process of its shim.
 
         Args:
-            order: signed by the server.
+            order: the launch order, signed by the server.
             content: the content of the request, as `encode_content` returns it.
 
         Raises:
@@ -151,7 +151,7 @@ class HelperClient:
         """Order the root helper to remove a job's checkpoints with the rights of its user.
 
         Args:
-            order: signed by the server.
+            order: the order to remove them, signed by the server.
 
         Returns:
             Why some checkpoints are left; empty if none are.

@@ -87,7 +87,7 @@ def describe_mode(helper: HelperClient | None, node: str, user: str) -> str:
 
 
 class OnFailed(Protocol):
-    """A function to call if a world could not be started."""
+    """A function that `UserWorlds` calls if a world (a set of ranks) could not be started."""
 
     def __call__(
         self, world: LocalWorld, reason: str, *, node_fault: bool = ..., user_refused: bool = ...
@@ -103,7 +103,7 @@ class OnFailed(Protocol):
 
 
 class UserWorldCallbacks(NamedTuple):
-    """Functions of the controller that `UserWorlds` calls on events of a world."""
+    """Functions of the controller that `UserWorlds` calls when a world starts, fails or reports."""
 
     #: A shim has sent a message, which was checked.
     on_message: Callable[[dict[str, Any], asyncio.StreamWriter], None]
@@ -125,7 +125,7 @@ def make_user_worlds(
 
 
 class UserWorlds:
-    """Starts worlds as their users through the root helper, and listens for their shims."""
+    """Starts worlds (sets of ranks) as their users, and listens for the shims of these worlds."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class UserWorlds:
 
         Args:
             helper: the helper of this node.
-            worlds: all worlds of this node by name; the controller changes it.
+            worlds: all worlds of this node by name, in a mapping that the controller updates.
             callbacks: called in the loop of the controller.
         """
         self.helper = helper
@@ -202,7 +202,10 @@ class UserWorlds:
     def start(
         self, world: LocalWorld, order: wire.StartWorld, access: ApplicationAccess | None
     ) -> None:
-        """Start a world in the background; call ``on_started`` or ``on_failed`` afterwards."""
+        """Start a world (set of ranks) in the background through the root helper.
+
+        Afterwards the callback ``on_started`` or ``on_failed`` is called.
+        """
         files = (access.address, access.roots) if access is not None else None
         task = asyncio.create_task(self._start(world, order, files))
         self._tasks.add(task)
@@ -293,7 +296,14 @@ class UserWorlds:
     # ------------------------------------------------------------------ shims
 
     def _accepts(self, uid: int, connections: int) -> bool:
-        """Return whether a user who has ``connections`` open connections may open another one."""
+        """Return whether a shim of user ``uid`` may connect.
+
+        The user may have a connection for each of the user's worlds here, and a few more.
+
+        Args:
+            uid: the user id.
+            connections: how many connections the user has now.
+        """
         mine = sum(
             world.request.uid == uid for world in self._worlds.values() if world.request.by_helper
         )

@@ -75,13 +75,13 @@ def _names(environment: Mapping[str, str]) -> list[str]:
 
 
 class StagedFolder:
-    """The folder of a job's staged files on this host, which all shims of the run share.
+    """The folder of a job's staged files on this host, which all shims of the job here share.
 
-    The last shim of the run returns the outputs in it to the server.
+    The last one of these shims returns the outputs in it to the server.
     """
 
     def __init__(self, request: StartRequest) -> None:
-        """Create the folder, or share it with other shims of the run.
+        """Create the folder, or share it with the other shims of the job on this host.
 
         Raises:
             StagedFolderError: it belongs to another user, or its outputs are being returned.
@@ -202,7 +202,7 @@ def fetch(request: StartRequest) -> None:
 
 
 def _spawn(action: str, stage: Mapping[str, str], errors: int) -> int:
-    """Start a process that transfers staged files; return its id.
+    """Start a process that fetches staged files or returns outputs; return its id.
 
     Args:
         action: ``fetch`` or ``store``.

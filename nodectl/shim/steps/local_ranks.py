@@ -60,7 +60,7 @@ class StepEvents(Protocol):
 
 
 class LocalRanks:
-    """The ranks of one step on this node."""
+    """The ranks of one step (a program that a script starts) on this node."""
 
     def __init__(
         self,

@@ -194,7 +194,7 @@ class StepManager:
     # ------------------------------------------------------------------ start and end
 
     def _start_waiting(self) -> None:
-        """Start steps in the order of their requests, as long as enough processors are free."""
+        """Start waiting steps, the first request first, until one finds too few free processors."""
         while self._waiting:
             size = self._waiting[0].sizes.largest_at_most(len(self._free))
             if not size:
@@ -300,7 +300,13 @@ class StepManager:
             resizers[number].offer(size, joining)
 
     def _on_resize(self, number: int, size: int, client: socket.socket) -> None:
-        """Set the size of a malleable step for a client, and answer whether this is possible."""
+        """Set the size of a malleable step for a client, and answer whether this is possible.
+
+        Args:
+            number: the number of the step.
+            size: the number of ranks; 0 to let the step grow and shrink again.
+            client: the connection to the client.
+        """
         channel = SocketChannel(self._loop, client, LineSplitter(lambda _: None))
         reason = self._set_size(number, size)
         answer = {"op": "refused", "reason": reason} if reason else {"op": "resizing"}
@@ -308,7 +314,11 @@ class StepManager:
         self._resize_steps()
 
     def _set_size(self, number: int, size: int) -> str:
-        """Set the size of a step; return why this is refused, or an empty text."""
+        """Set the number of ranks of a running step; 0 lets it grow and shrink again.
+
+        Returns:
+            Why this is refused; empty if it is done.
+        """
         step = self._running.get(number)
         if step is None or not _is_counted(step):
             counted = [str(each.number) for each in self._running.values() if _is_counted(each)]

@@ -76,7 +76,7 @@ class RemoteRanks:
 
 
 class RemoteStep:
-    """One step's ranks on this node, for a step manager that runs on another node."""
+    """The ranks here of a step, a program of a script; the step manager runs on another node."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class ResizerCalls(Protocol):
 
 
 class StepResizer:
-    """Resizes one step, one resize at a time."""
+    """Resizes one step, a program that a script has started; one resize after the other."""
 
     def __init__(
         self,
@@ -167,10 +167,10 @@ class StepResizer:
         self.history.append((time.time(), len(self._step.places)))
 
     def fix(self, size: int) -> str:
-        """Set a fixed size for the step, or make it resizable again.
+        """Set the size that the user wants for the step, or let the step grow and shrink again.
 
         Args:
-            size: the size; 0 to let the step grow and shrink again.
+            size: the number of ranks; 0 for no fixed size.
 
         Returns:
             Why the size is refused; empty if it is set.
@@ -251,7 +251,8 @@ class StepResizer:
         """Handle the failure of a rank that was started by a growth.
 
         Returns:
-            Whether only the resize has failed, because the ranks have not joined yet.
+            True if only the growth fails, because the rank has not joined the program yet; False if
+            the whole step must end.
         """
         if self._resize is not None and self._resize.number == world.resize:
             self._failure = self._failure or failure
@@ -378,5 +379,8 @@ class StepResizer:
             self._calls.free(sorted(free))
 
     def _order(self, **message: Any) -> None:
-        """Send an order to the coordinator, which is rank 0 of the first world in all sizes."""
+        """Send an order to the coordinator of the program.
+
+        It is rank 0 of those ranks with which the step was started, whatever the size is now.
+        """
         self._step.worlds[0].control(0, **message)

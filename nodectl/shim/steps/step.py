@@ -18,7 +18,7 @@ from pliant.protos.sanitize_text import sanitize_text
 
 
 class Step:
-    """One step of a script, with its client and its ranks on all nodes."""
+    """One step of a script: a program that the script has started, its client and its ranks."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Step:
         return self.places if self.resizer is None else self.resizer.close()
 
     def record(self, end: float) -> StepRecord:
-        """Return the accounting record of this step, which ends at time ``end``.
+        """Return the accounting record of this step, which ends at time ``end``, in epoch seconds.
 
         If the step was ended from outside, and no rank had failed, its recorded signal is SIGTERM.
         """
@@ -147,7 +147,7 @@ class Step:
             self.fail(*failure)
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
-        """Pass a message of a rank of a malleable step on to its resizer."""
+        """Pass a message that a rank has sent about a resize on to the resizer of this step."""
         if self.resizer is not None and not self.is_ending:
             self.resizer.on_control(world, message)
 
@@ -155,16 +155,17 @@ class Step:
         """Notify the resizer that a process has ended.
 
         Args:
-            world: the world of the process.
+            world: the ranks with which the process was started.
             place: the rank of the script's world whose processor the process has used.
         """
         if self.resizer is not None and not self.is_ending:
             self.resizer.on_exit(place)
 
     def on_world_ended(self, world: StepWorld) -> None:
-        """Record that all ranks of a world have ended; after the last world, answer the client.
+        """Record that all ranks that were started together, as ``world``, have ended.
 
-        If the first world has ended, the ranks of all growths are ended, too.
+        When no rank of the step is left, answer the client. If the ranks of the step's start have
+        ended, end those of all growths, too.
         """
         del self.worlds[world.resize]
         if not self.worlds:

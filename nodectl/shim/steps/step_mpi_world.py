@@ -29,7 +29,7 @@ class StepRanks(Protocol):
 
 
 class WorldEvents(Protocol):
-    """The functions that a step's world calls on events of its ranks."""
+    """The functions to call when ranks of a step, on any node, fail, end or send messages."""
 
     def on_failure(self, world: StepWorld, code: int, number: int, reason: str) -> None:
         """Handle the failure of a rank, with its exit code, signal number and reason."""
@@ -123,7 +123,7 @@ class NodeEvents:
         self.world.events.on_failure(self.world, code, number, reason)
 
     def on_control(self, message: Mapping[str, Any]) -> None:
-        """Report a message of a rank of this node; see `WorldEvents.on_control`."""
+        """Report a message about a resize that a rank of this node has sent."""
         self.world.events.on_control(self.world, message)
 
     def on_exit(self, rank: int) -> None:
