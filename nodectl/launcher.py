@@ -57,7 +57,7 @@ class _Shim:
 
 
 class Launcher:
-    """Assigns a shim to each world that the controller names, and reaps shims that end."""
+    """Assigns a shim to each set of ranks that the controller names, and reaps ended shims."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = EventLoop()
@@ -83,7 +83,7 @@ class Launcher:
             self._assign(directory)
 
     def _assign(self, directory: str) -> None:
-        """Assign a world to an idle shim, or to a new one."""
+        """Let an idle shim, or a new one, start the ranks that the folder ``directory`` names."""
         try:
             chosen = self._idle.pop() if self._idle else self._fork()
         except OSError as error:

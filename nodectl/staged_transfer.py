@@ -142,7 +142,7 @@ def _send(channel: grpc.Channel, file: IO[bytes], sha256: str) -> None:
 
 
 class _Stream:
-    """A stream to the server, on which both sides have proved that they know the token."""
+    """A stream to the server, on which both sides have proved that they know the job's token."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         from pliant.protos import app_pb2

@@ -312,7 +312,7 @@ class WorldFolder:
         return self.directory / "shim"
 
     def request(self) -> StartRequest:
-        """Read the order to start this world.
+        """Read the order to start these ranks.
 
         Raises:
             ProtocolError: this version of Pliant cannot read the order, which is not damaged.
@@ -325,10 +325,10 @@ class WorldFolder:
         return StartRequest.from_record(str(path), data)
 
     def claim(self, identity: ProcessIdentity) -> bool:
-        """Record that a process is the shim of this world, which has one shim at most.
+        """Record that a process is the shim of these ranks, which have one shim at most.
 
         Returns:
-            False if the world has a shim already, or had one; then nothing is changed.
+            False if they have a shim already, or had one; then nothing is changed.
         """
         try:
             # Creating a link is atomic, content included, and fails if it exists.
@@ -407,7 +407,7 @@ class WorldFolder:
         return found
 
     def remove_secrets(self) -> None:
-        """Remove the token, the checkpoint key and other files that only a running world needs."""
+        """Remove the token, the checkpoint key and other files that only running ranks need."""
         lists = self.nodes, self.directory / HOSTS
         for path in (self.token, *lists, self.directory / CHECKPOINT_KEY):
             path.unlink(missing_ok=True)

@@ -66,7 +66,7 @@ class ClientHandshake:
 
     @property
     def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """Return the metadata with which the client opens the stream."""
+        """Return the metadata with which the client opens the stream: its nonce and key's name."""
         return ((SUBJECT, self._subject), (NONCE, self._nonce))
 
     def proof(self, answer: Metadata) -> bytes:

@@ -20,7 +20,7 @@ class ReachableWorld(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name of the world."""
+        """Return the name of this world (set of ranks)."""
 
     def update_access(self, address: str, roots: bytes) -> None:
         """Store a new server address and new root certificates; raises OSError if that fails."""
@@ -36,7 +36,7 @@ class ApplicationAccess:
     roots: bytes
 
     def update(self, worlds: Iterable[ReachableWorld]) -> None:
-        """Write the present address and roots into the folder of each of ``worlds``."""
+        """Write the present address and roots where each set of ranks in ``worlds`` reads them."""
         for world in worlds:
             try:
                 world.update_access(self.address, self.roots)

@@ -41,10 +41,10 @@ def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
 
 
 def other_owner(spool: WorldFolder) -> Path | None:
-    """Return the state folder that a world's processes belong to, if it is another than this one.
+    """Return the state folder to which processes of ranks belong, if it is another one.
 
-    The folder of the world is in a state folder, which may be a copy. None if the processes belong
-    to the state folder that contains ``spool``, or if no other one can be found.
+    The folder ``spool`` of the ranks is in a state folder, which may be a copy. None if the
+    processes belong to the state folder that contains ``spool``, or if no other one can be found.
     """
     node, shim = spool.directory.parent.parent, spool.shim()
     subreaper = shim.pid if shim is not None and shim.alive() else None
@@ -63,9 +63,9 @@ def other_owner(spool: WorldFolder) -> Path | None:
 
 
 def _recorded_folders(spool: WorldFolder) -> Iterator[Path]:
-    """Yield the paths at which a world's folder was when the world was started.
+    """Yield the paths that the folder of a set of ranks had when they were started.
 
-    They are found in the order to start the world and in the environment of its ranks.
+    They are found in the order to start the ranks and in their environment.
     """
     with suppress(*UNREADABLE):
         yield Path(spool.request().environment["PLIANT_TOKEN_FILE"]).parent
@@ -76,7 +76,7 @@ def _recorded_folders(spool: WorldFolder) -> Iterator[Path]:
 
 
 def _has_ended(spool: WorldFolder) -> bool:
-    """Return whether all ranks of a world have ended, so that no folder owns a process of it."""
+    """Return whether all ranks that a folder records have ended, so that no process is left."""
     with suppress(*UNREADABLE):
         return len(spool.exits()) >= len(spool.request().ranks)
     return False

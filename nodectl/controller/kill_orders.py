@@ -38,7 +38,7 @@ class KillWatcher:
     def order(
         self, world: LocalWorld, processors: Collection[int], grace_s: float, reason: str = ""
     ) -> None:
-        """Order a world's shim to end the ranks on ``processors``; all ranks if none are given.
+        """Order a shim to end its ranks on ``processors``, or all its ranks if none are given.
 
         The ranks get SIGTERM at once, and SIGKILL after ``grace_s`` seconds.
         """

@@ -49,7 +49,7 @@ class LauncherClient:
         self._writer: asyncio.StreamWriter | None = None
 
     def start_world(self, directory: str) -> None:
-        """Ask the launcher for a shim that runs a world.
+        """Ask the launcher for a shim that starts and watches a world (set of ranks).
 
         Args:
             directory: the spool folder of the world.

@@ -146,7 +146,10 @@ class NodeWorlds:
                 self._kill_watcher.order(world, [], 0, reason)
 
     def acknowledge(self, order: wire.ExitAck) -> None:
-        """Record which exits of ranks the server has stored; remove a world when all are stored."""
+        """Record that the server has stored the exits of the ranks that ``order`` names.
+
+        When it has stored the exits of all ranks here that were started together, forget them.
+        """
         if (world := self.by_name.get(order.world)) is not None:
             world.acknowledged |= set(order.ranks)
             self._remove_if_done(world)
@@ -272,13 +275,13 @@ class NodeWorlds:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def on_shim_gone(self, directory: str) -> None:
-        """Handle the launcher's message that a shim which it forked for a world has ended.
+        """Handle the launcher's message that a shim has ended which it forked for a set of ranks.
 
-        The shim may have finished its world, may have been killed, or may have found that the world
-        has another shim already.
+        Its ranks may have ended, it may have been killed, or it may have found that the ranks have
+        another shim already.
 
         Args:
-            directory: the spool folder of the world.
+            directory: the spool folder of the ranks.
         """
         world = self.by_name.get(Path(directory).name)
         if world is None or world.ended:
@@ -293,10 +296,10 @@ class NodeWorlds:
         self._on_shim_ended(world)
 
     def on_shim_not_forked(self, directory: str, reason: str) -> None:
-        """Report that no shim could be forked, so that no rank of this world was started.
+        """Report that no shim could be forked, so that the ranks it should start have failed.
 
         Args:
-            directory: the spool folder of the world.
+            directory: the spool folder of these ranks.
             reason: why, for the user.
         """
         world = self.by_name.get(Path(directory).name)

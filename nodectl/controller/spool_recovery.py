@@ -108,10 +108,10 @@ def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None
 
 
 def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
-    """Return the ids of the processes that a world has left after its shim has ended.
+    """Return the ids of the processes that a set of ranks has left after its shim has ended.
 
     They are found by the saved ranks, by their environment, and by the shim's control group, which
-    contains only processes of its last world.
+    contains only processes of the ranks that it started last.
     """
     mark = f"PLIANT_TOKEN_FILE={spool.token}".encode("utf-8", "surrogateescape")
     recorded = {who.pid for who in spool.ranks().values() if who.alive()}
@@ -125,7 +125,7 @@ def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
 async def end_by_helper(
     world: str, helper: HelperClient, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
-    """Order the root helper to kill a world's processes, and wait until they have ended.
+    """Order the root helper to kill the processes of a set of ranks; wait until they have ended.
 
     Returns:
         An empty list if all processes have ended. Otherwise the process id of the shim, if it still
@@ -147,7 +147,7 @@ async def end_by_helper(
 
 
 async def wait_for_last_process(world: LocalWorld, grace_s: float = SUBREAPER_GRACE_S) -> None:
-    """Wait until the root helper reports that a world which it started has no process any more.
+    """Wait until the root helper reports that no process of a world (set of ranks) is left.
 
     The subreaper of the world ends its processes when the shim has ended. If that takes longer than
     ``grace_s`` seconds, the helper is asked to end them. There is no limit of time: while the
@@ -174,7 +174,7 @@ async def wait_for_last_process(world: LocalWorld, grace_s: float = SUBREAPER_GR
 async def kill_orphans(
     spool: WorldFolder, shim: ProcessIdentity | None, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
-    """Kill the processes of a world whose shim has ended, and wait until they have ended.
+    """Kill the processes that ranks have left after their shim has ended; wait until they are gone.
 
     Returns:
         The ids of processes that did not end: another user's, or stuck in the kernel.
@@ -201,7 +201,7 @@ async def kill_orphans(
 
 
 async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list[SpooledExit]:
-    """End the processes of a world whose shim has ended, and record the missing exits.
+    """End what a world (set of ranks) has left after its shim has ended; record missing exits.
 
     Args:
         world: a world that the root helper started, or a world with missing exits.
@@ -248,7 +248,7 @@ def _out_of_memory_reason(world: LocalWorld) -> str:
 
 
 async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> list[int]:
-    """End all ranks in the spool of a node that has no controller, and save their exits.
+    """End all ranks that the spool of a node without a controller lists, and save their exits.
 
     Returns:
         The ids of processes that did not end.
@@ -265,7 +265,10 @@ async def end_all_worlds(folder: Path, helper: HelperClient | None = None) -> li
 
 
 async def discard_world(spool: WorldFolder, helper: HelperClient | None = None) -> None:
-    """End the processes of an unreadable world, its shim first, and remove its folder."""
+    """End the processes of ranks whose files cannot be read, and remove these files.
+
+    Their shim is ended first.
+    """
     if helper is not None:  # which may have started it
         await end_by_helper(spool.directory.name, helper)
     shim = spool.shim()
@@ -276,7 +279,7 @@ async def discard_world(spool: WorldFolder, helper: HelperClient | None = None) 
 
 
 async def _remove_leftovers(world: LocalWorld) -> list[int]:
-    """End the processes of a world whose shim has ended, and remove its shared memory.
+    """End what ranks have left after their shim has ended, and remove their shared memory.
 
     Returns:
         The ids of processes that did not end.

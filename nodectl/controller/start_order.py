@@ -70,7 +70,7 @@ class UserRefusedError(OrderError):
 
 
 class NotStartedError(Exception):
-    """No rank of a world is started on this node; the text says why."""
+    """None of the ranks that an order names is started on this node; the text says why."""
 
     def __init__(self, reason: str, report: wire.NodeReport, *, node_fault: bool = False) -> None:
         super().__init__(reason)
@@ -133,15 +133,15 @@ def create_world(
 def refuse_start(
     order: wire.StartWorld, settings: ControllerSettings, has_ended: bool, contact: float | None
 ) -> wire.NodeReport | None:
-    """Return a report that refuses an order to start a world; None if it can be carried out.
+    """Return a report that refuses an order to start ranks; None if it can be carried out.
 
-    It is refused if the world has ended here, or if the node has been without contact too long.
+    It is refused if these ranks have ended here, or if the node is out of contact for too long.
 
     Args:
-        order: the order to start a world.
+        order: the order.
         settings: the settings of this node.
-        has_ended: whether a world of this name has ended here. Then the order is a repeated one, or
-            from a server with an older copy of its database.
+        has_ended: whether these ranks have ended here. Then the order is a repeated one, or from a
+            server with an older copy of its database.
         contact: the time of the last confirmed contact with the server; None if it is unknown.
     """
     if has_ended:
@@ -156,10 +156,10 @@ def refuse_start(
 def repeat_start(
     order: wire.StartWorld, known: LocalWorld, settings: ControllerSettings
 ) -> list[wire.NodeReport]:
-    """Return the reports that answer a repeated order to start a world that is here already.
+    """Return the reports that answer a repeated order to start ranks that are here already.
 
     If the order names other processors, the report refuses it: the database of the server may be an
-    older copy. Otherwise all reports about the world are repeated, because that copy may lack exits
+    older copy. Otherwise all reports about the ranks are repeated, because that copy may lack exits
     that the server had acknowledged.
     """
     if known.request.ranks != [(place.rank, place.processor) for place in order.ranks]:
@@ -176,7 +176,7 @@ def make_request(
     boot: str,
     access: ApplicationAccess | None = None,
 ) -> StartRequest:
-    """Convert the server's order to start a world to the request that its shim reads.
+    """Return the request that a shim reads, made from the server's order to start ranks.
 
     Raises:
         OrderError: no node can carry out the order.
@@ -224,7 +224,7 @@ def _check_own_user(order: wire.StartWorld, *, is_joined: bool) -> None:
     """Check that a job belongs to the user as whom this controller runs.
 
     Args:
-        order: the order to start a world.
+        order: the order to start ranks of the job.
         is_joined: whether this node has joined a cluster, whose server signs all orders.
 
     Raises:
@@ -251,7 +251,7 @@ def _make_user_request(
     boot: str,
     access: ApplicationAccess | None,
 ) -> StartRequest:
-    """Return the request for a world that the root helper starts.
+    """Return the request for ranks that the root helper starts as the job's user.
 
     Raises:
         OrderError: no node can carry out the order.
@@ -269,7 +269,7 @@ def _make_user_request(
 
 
 class NodeShares(NamedTuple):
-    """Assigns the CPUs, memory and devices of this node to the worlds that are started."""
+    """Assigns CPUs, memory and devices of this node to the ranks that are started."""
 
     slots: SlotCpus
     #: All worlds here.
@@ -336,7 +336,7 @@ def _check_interface(environment: Mapping[str, str]) -> None:
 def make_environment(
     order: wire.StartWorld, settings: ControllerSettings, folder: Path
 ) -> dict[str, str]:
-    """Return the environment variables of all ranks of this world on this node."""
+    """Return the environment variables that all ranks which an order starts here have."""
     is_mpi = order.type in {"", "mpi"}
     variables = job_variables(order.environment)
     defaults = {

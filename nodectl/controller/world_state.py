@@ -92,10 +92,10 @@ class LocalWorld:
         return self.request.world
 
     def accepts_shim(self, pid: int) -> bool:
-        """Return whether a process that connects may be the shim of this world.
+        """Return whether a process that connects may be the shim of these ranks.
 
         If the shim is known, only that process may be. If not, any process may, until the
-        controller has begun to end the processes of the world.
+        controller has begun to end their processes.
         """
         return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
@@ -162,7 +162,7 @@ class LocalWorld:
         return new
 
     def end(self) -> None:
-        """Mark the world as ended, and disconnect its shim, which may serve another world next."""
+        """Mark these ranks as ended, and disconnect their shim, which may serve others next."""
         self.ended = True
         self.channel = None
         if self.shim_watch is not None:
@@ -174,7 +174,7 @@ class LocalWorld:
         return [processor for rank, processor in self.request.ranks if rank not in self.exits]
 
     def to_live_world(self) -> wire.LiveWorld:
-        """Return the entry of this world in the message that registers the node at the server."""
+        """Return the entry of these ranks in the message that registers the node at the server."""
         request = self.request
         return wire.LiveWorld(
             world=request.world,
@@ -186,7 +186,7 @@ class LocalWorld:
         )
 
     def ready_report(self) -> wire.NodeReport:
-        """Return the report that the ranks of this world are ready to join the running job."""
+        """Return the report that these ranks are ready to join the running job."""
         request = self.request
         return wire.NodeReport(
             world_ready=wire.WorldReady(
@@ -195,7 +195,7 @@ class LocalWorld:
         )
 
     def relay_report(self, sent: dict[str, Any]) -> wire.NodeReport:
-        """Return a report that carries a packet to the shim of the same world on another node.
+        """Return a report that carries a packet to the shim of the same ranks on another node.
 
         Args:
             sent: the shim's message, with the packet and a rank that runs on the other node.
@@ -231,7 +231,7 @@ class LocalWorld:
         )
 
     def unacknowledged(self) -> list[wire.NodeReport]:
-        """Return all reports of this world that the server may not have received."""
+        """Return all reports about these ranks that the server may not have received."""
         reports = []
         if self.ready and not self.exits:
             reports.append(self.ready_report())
@@ -312,7 +312,7 @@ def add_missing_exits(
     """Record an exit with ``reason`` for each rank that has none; return the recorded exits.
 
     Args:
-        world: the world of the ranks.
+        world: the set of ranks.
         reason: why they have ended, for the user.
         code: the exit code to record.
         node_fault: whether the cause is a fault of this node.
@@ -365,7 +365,7 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
 
 
 def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
-    """Order the root helper to restrict a world's control group, which its shim cannot change."""
+    """Order the root helper to restrict to CPUs the control group of ranks that it started."""
     if world.helper is None or not (world.request.cpus and cpus):
         return
     try:

@@ -87,7 +87,7 @@ def _copy_cpuset(folder: str) -> None:
 
 
 def leave() -> None:
-    """Move this process, a shim without a world, out of its control groups; remove them."""
+    """Move this process, a shim without ranks, out of its control groups, and remove them."""
     shim = ProcessIdentity.of(os.getpid())
     if shim is None:
         return

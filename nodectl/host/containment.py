@@ -34,7 +34,7 @@ class SlotCpus:
         """Assign CPUs to slots.
 
         Args:
-            slots: number of slots.
+            slots: how many processors of this node the scheduler may assign.
             cpus: a list such as ``0-3,8``; if empty, the CPUs that this process may use.
         """
         available = parse_cpus(cpus) if cpus else sorted(os.sched_getaffinity(0))

@@ -81,7 +81,7 @@ def world_segments(world: str, mapping: str, rank: int) -> set[Segment]:
 def node_of(mapping: str, rank: int) -> int:
     """Return the index of the node on which a rank runs, from a PMI process mapping.
 
-    Each block is (first node, number of nodes, ranks on each).
+    Each block of the mapping is (first node, number of nodes, ranks on each).
     """
     first_rank = 0
     for match in _BLOCK.finditer(mapping):

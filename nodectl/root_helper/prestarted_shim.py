@@ -25,7 +25,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def wait_for_world(channel: socket.socket, shims: Path) -> int:
-    """Wait for the order to start a world, then become the job's user and run the world.
+    """Wait for an order to start ranks, become the job's user, and start and watch the ranks.
 
     Args:
         channel: the connection to the subreaper.
@@ -87,7 +87,7 @@ def _take_descriptors(folder: int, request: int) -> None:
 
     Args:
         folder: descriptor of the job's folder.
-        request: descriptor of the request to start the world.
+        request: descriptor of the request to start ranks.
     """
     log = _open_log(folder)
     os.dup2(log, 2)

@@ -65,7 +65,7 @@ class CheckedLaunch:
 
 
 class RequestVerifier:
-    """Checks requests to start worlds, and remembers which orders have been used."""
+    """Checks requests of the controller, and remembers which signed orders have been used."""
 
     def __init__(self, config: HelperConfig, clock: Callable[[], float] = time.time) -> None:
         self._config = config
@@ -75,7 +75,7 @@ class RequestVerifier:
         self._generation = self._read_generation()
 
     def check(self, signed: bytes, content: int) -> CheckedLaunch:
-        """Check a request to start a world. Call `use` before carrying it out.
+        """Check a request to start ranks. Call `use` before carrying it out.
 
         Args:
             signed: the launch order with its signature.
@@ -171,7 +171,7 @@ class RequestVerifier:
         return tuple(sorted(set(value) or allowed))
 
     def _max_tasks(self, wanted: int) -> int:
-        """Return how many threads and processes a world may have; 0 for no limit.
+        """Return how many threads and processes a shim and its ranks may have; 0 for no limit.
 
         It is the lower one of ``wanted``, the controller's limit, and the limit that root has set.
         """

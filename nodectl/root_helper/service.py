@@ -261,7 +261,7 @@ class HelperService:
         return {"shim": shim.pid, "start": shim.start}
 
     def _remove_checkpoints(self, sock: socket.socket, message: dict[str, Any]) -> None:
-        """Fork a process of the user that removes the checkpoints of a job and answers."""
+        """Fork a process that removes a job's checkpoints as its user, and answers the request."""
         try:
             signed = bytes.fromhex(message["order"])
         except (LookupError, TypeError, ValueError):
@@ -308,7 +308,7 @@ class HelperService:
     # ------------------------------------------------------------------ what runs here
 
     def _find(self, world: object) -> Started | None:
-        """Return the record of the world with this name; None if it does not run on this node."""
+        """Return the record of the ranks called ``world``; None if none of them runs here."""
         if not isinstance(world, str) or not WORLD_NAME.fullmatch(world):
             return None
         try:

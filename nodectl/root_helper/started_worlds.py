@@ -21,13 +21,13 @@ class Started:
     shim: ProcessIdentity
 
     def to_line(self) -> str:
-        """Return the world as one line, the content of its record on disk."""
+        """Return the record of these ranks as it is stored in a file: one line."""
         numbers = (self.subreaper.pid, self.subreaper.start, self.shim.pid, self.shim.start)
         return " ".join(map(str, (self.folder, self.uid, self.subreaper.boot, *numbers))) + "\n"
 
     @classmethod
     def from_line(cls, world: str, line: str) -> Started:
-        """Read a world from the line of its record.
+        """Read the record of the ranks called ``world`` from its line.
 
         Raises:
             ValueError: the record is damaged.
@@ -45,11 +45,11 @@ class Started:
         return {"shim": self.shim.pid, "start": self.shim.start}
 
     def end(self) -> None:
-        """Order the subreaper to end all processes of the world; do nothing if it ended before."""
+        """Order the subreaper to end all processes of these ranks; do nothing if it has ended."""
         send_signal(self.subreaper, signal.SIGTERM)
 
     def kill_without_subreaper(self) -> None:
-        """Kill all processes that can be found of a world whose subreaper was killed."""
+        """Kill all processes of these ranks that can be found, after their subreaper was killed."""
         cgroup.kill(self.shim)
         if self.shim.alive():
             for pid in (*procfs.descendants(self.shim.pid), self.shim.pid):

@@ -40,13 +40,13 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class SubreaperPool:
-    """A pool of waiting subreapers, which start worlds without the delay of a fork."""
+    """A pool of waiting subreapers, which start ranks of jobs without the delay of a fork."""
 
     def __init__(self, records: Path, shims: Path) -> None:
         """Start the fork server, which forks the subreapers.
 
         Args:
-            records: folder of root for the records of worlds.
+            records: folder of root with the records of started ranks.
             shims: folder of the socket on which the controller listens for shims.
 
         Raises:
@@ -75,7 +75,7 @@ class SubreaperPool:
             self._waiting.append(self._ask_for_subreaper())
 
     def start(self, launch: CheckedLaunch, folder: int, request: int) -> ProcessIdentity:
-        """Pass a request for a world to a waiting subreaper; return the process of the new shim.
+        """Pass a request to start ranks to a waiting subreaper; return the process of their shim.
 
         Args:
             launch: the request, which has been checked and recorded as used.
@@ -83,7 +83,7 @@ class SubreaperPool:
             request: descriptor of the request, which the shim reads.
 
         Raises:
-            HelperRefusalError: no shim was started, or the world was started before.
+            HelperRefusalError: no shim was started, or these ranks were started before.
             OSError: there is no subreaper.
         """
         message = WorldOrder.of(launch, self._records).to_json()
@@ -103,7 +103,7 @@ class SubreaperPool:
         raise HelperRefusalError("start", why)
 
     def _send(self, message: bytes, handles: list[int]) -> socket.socket:
-        """Send a waiting subreaper the order to start a world; return the connection to it."""
+        """Send a waiting subreaper the order to start ranks; return the connection to it."""
         while self._waiting:
             channel = self._waiting.popleft()
             try:
@@ -148,7 +148,7 @@ def _execute_fork_server(records: Path, shims: Path) -> socket.socket:
 
 
 def _end_subreaper(channel: socket.socket) -> None:
-    """End a subreaper that has not started a world as it should; ``channel`` connects to it."""
+    """End a subreaper that has not started its ranks in time; ``channel`` connects to it."""
     with suppress(OSError, ValueError):
         pid, start = map(int, channel.recv(64, socket.MSG_DONTWAIT).split())
         send_signal(ProcessIdentity(procfs.boot_id(), pid, start), signal.SIGTERM)

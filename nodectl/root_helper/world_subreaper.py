@@ -63,11 +63,11 @@ class WorldOrder:
 
     @classmethod
     def of(cls, launch: CheckedLaunch, records: Path) -> WorldOrder:
-        """Return the order to start the world of a checked request.
+        """Return the order to start the ranks of a checked request.
 
         Args:
             launch: the checked request.
-            records: folder of the records of worlds.
+            records: folder of root with the records of started ranks.
         """
         name = memory_limit.group_name(launch.order.job, launch.order.run, records)
         return cls(
@@ -93,11 +93,13 @@ class WorldOrder:
 
 
 def run_subreaper(channel: socket.socket, records: Path, shims: Path) -> NoReturn:
-    """Run a subreaper in a newly forked process: wait for a world, run it, and exit.
+    """Run a subreaper in a newly forked process: start ranks when an order arrives, and watch them.
+
+    Exit when no process of the ranks is left, or when the helper ends without an order.
 
     Args:
         channel: the connection to the helper. The subreaper first sends its process and start time.
-        records: folder of root for the records of worlds.
+        records: folder of root with the records of started ranks.
         shims: folder of the socket on which the controller listens for shims.
     """
     handles: list[int] = []
@@ -133,7 +135,7 @@ def run_subreaper(channel: socket.socket, records: Path, shims: Path) -> NoRetur
 
 
 def _end_unused(pid: int) -> None:
-    """Kill and reap a waiting shim for which there is no world, and remove its control group."""
+    """Kill and reap a waiting shim that gets no ranks to start; remove its control group."""
     shim = ProcessIdentity.of(pid)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -202,7 +204,7 @@ def _fork_shim(shims: Path) -> tuple[int, socket.socket]:
 
 
 def _reap_until_ended(shim: ProcessIdentity) -> None:
-    """Wait until the shim has ended or SIGTERM arrives; then kill all processes of the world.
+    """Wait until the shim has ended or SIGTERM arrives; then kill all processes of its ranks.
 
     Return when they have ended.
     """

@@ -20,7 +20,7 @@ from pliant.nodectl.world_folder import StartRequest
 
 
 class Binding:
-    """Binds the ranks of a world to their CPUs on this node."""
+    """Binds the ranks of this shim to their CPUs."""
 
     def __init__(self, request: StartRequest, shim: ProcessIdentity) -> None:
         """Limit the control group of this shim to the CPUs of the ranks that ``request`` names."""
@@ -64,7 +64,7 @@ class Binding:
 
         Args:
             cpus: the CPUs of all processors that the job has on this node.
-            ranks: all ranks of the world.
+            ranks: all ranks of this shim.
         """
         if not self._request.shares_cpus or not cpus:
             return

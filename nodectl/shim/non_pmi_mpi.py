@@ -30,7 +30,7 @@ _REMEDY = (
 
 
 class ForeignMpiError(Exception):
-    """The ranks of a world cannot be started; the text is for the user."""
+    """Ranks cannot be started because their MPI library needs a launcher; the text is for users."""
 
 
 def use_own_launcher(request: StartRequest) -> StartRequest:
@@ -97,9 +97,9 @@ class SingletonDetector:
 
         Args:
             loop: runs the timers.
-            request: the request to start the world.
+            request: the request to start the ranks.
             ranks: the ranks of this node.
-            on_foreign: gets the reason to end the world; called once.
+            on_foreign: gets the reason to end the ranks; called once.
         """
         self._loop, self._ranks, self._on_foreign = loop, ranks, on_foreign
         self._library: MpiLibrary | None = None
@@ -110,7 +110,7 @@ class SingletonDetector:
             self._next = loop.after(self._interval_s, self._look)
 
     def stop(self) -> None:
-        """Stop looking at the libraries, because a rank uses PMI or the world ends."""
+        """Stop looking at the libraries, because a rank uses PMI or the ranks end."""
         self._library = None
         if self._next is not None:
             self._next.cancel()

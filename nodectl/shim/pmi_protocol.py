@@ -51,7 +51,7 @@ Effect = Reply | Barrier | Finalized | Abort
 
 
 class PmiServer:
-    """Answers the PMI-1 requests of the ranks of one world on this node."""
+    """Answers the PMI-1 requests of the local ranks of one ``MPI_COMM_WORLD``."""
 
     def __init__(self, name: str, size: int, local: Iterable[int], mapping: str) -> None:
         self.name = name

@@ -42,7 +42,7 @@ class PmiService:
         """Prepare to serve.
 
         Args:
-            request: the request to start the world or step.
+            request: the request to start the ranks.
             ranks: the local ranks by number. The owner adds them later.
             events: the owner of the ranks.
         """

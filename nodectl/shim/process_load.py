@@ -51,7 +51,7 @@ class ProcessLoad:
         return procfs.has_swap()
 
     def measure(self, *, search: bool) -> Load:
-        """Return the load since the start of the world, ended processes included.
+        """Return the load since the start of the first rank, ended processes included.
 
         Call this before the root process waits for a child that has ended, because the counters of
         that child are lost then.

@@ -233,8 +233,8 @@ def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> 
     """Return the environment variables that lead a rank's MPI library to its PMI server.
 
     Args:
-        request: the request to start the world.
-        rank: the rank in the world.
+        request: the request to start the ranks.
+        rank: the number of the rank in ``MPI_COMM_WORLD``.
         local: the index of the rank among those on this node.
         handle: the descriptor of the rank's end of the PMI socket.
     """

@@ -60,7 +60,7 @@ class Shim:
         *,
         must_confirm: bool = False,
     ) -> None:
-        """Prepare to run a world.
+        """Prepare to start and watch a world (set of ranks).
 
         Args:
             spool: the folder of the world.
@@ -165,7 +165,7 @@ class Shim:
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
         """Pass a barrier that all local ranks have entered on to the controller.
 
-        If all ranks of the world are on this node, release them instead.
+        If all ranks are on this node, release them instead.
 
         Args:
             sequence: the number of the barrier.

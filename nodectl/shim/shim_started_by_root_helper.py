@@ -82,10 +82,10 @@ class UserWorldFolder(WorldFolder):
         return cls(Path(f"/proc/self/fd/{job}") / world)
 
     def save_ranks(self, ranks: Iterable[tuple[int, ProcessIdentity]]) -> None:
-        """Do nothing: the subreaper of the world finds its processes."""
+        """Do nothing: the subreaper, the parent of the shim, finds all processes of the ranks."""
 
     def save_exits(self, exits: Iterable[SpooledExit]) -> None:
-        """Do nothing, because the controller saves the exits of this world."""
+        """Do nothing, because the controller saves the exits of these ranks."""
 
 
 def connect_to_controller(folder: int, uid: int) -> socket.socket:
@@ -106,7 +106,14 @@ def connect_to_controller(folder: int, uid: int) -> socket.socket:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one world, whose request is read from an inherited descriptor; return the exit code."""
+    """Start and watch the ranks of one request, which is read from an inherited descriptor.
+
+    Args:
+        arguments: the folder of the socket on which the controller listens for shims.
+
+    Returns:
+        The exit code.
+    """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     set_process_name(b"shim")
@@ -131,7 +138,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _read_record() -> dict[str, Any]:
-    """Read the request to start a world from the descriptor that the helper has passed on."""
+    """Read the request to start ranks from the descriptor that the helper has passed on."""
     size = os.fstat(REQUEST_FD).st_size
     record: dict[str, Any] = json.loads(os.pread(REQUEST_FD, size, 0))
     os.close(REQUEST_FD)

@@ -58,9 +58,9 @@ class ConfirmedHeartbeat:
 
 
 def is_limited(world: LocalWorld) -> bool:
-    """Return whether the ranks of a world must end if the node is out of contact for too long.
+    """Return whether these ranks must end if the node is out of contact for too long.
 
-    False if the job was submitted to continue without contact, or if the world has ended.
+    False if the job was submitted to continue without contact, or if the ranks have ended.
     """
     return not world.ended and world.request.stop_after_s is not None
 
@@ -71,7 +71,7 @@ def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
     A shim that is not connected gets this time when it connects.
 
     Args:
-        worlds: all worlds here. Only shims of those whose ranks must end without contact get it.
+        worlds: all sets of ranks here. Only shims of ranks that must end without contact get it.
         at: the time of the contact, in seconds of the monotonic clock. If it is None, because there
             was none, nothing is sent.
     """

@@ -29,7 +29,7 @@ def make_registration(
         settings: the settings of this node.
         containment: the ways in which this node enforces the limits of jobs.
         server: the last one whose orders were carried out.
-        worlds: the worlds that run here, or have ended without an acknowledgement.
+        worlds: the sets of ranks here, also ended ones whose exits are not acknowledged.
         order_version: the version of the launch orders that the root helper carries out; None if
             there is no helper, so that jobs do not run as their users.
     """

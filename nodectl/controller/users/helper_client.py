@@ -101,7 +101,7 @@ class HelperClient:
         return ""
 
     def start(self, order: bytes, content: bytes) -> ProcessIdentity:
-        """Order the root helper to start a world, and return the process of its shim.
+        """Order the root helper to start a set of ranks; return the process of their shim.
 
         Args:
             order: the launch order, signed by the server.
@@ -109,7 +109,7 @@ class HelperClient:
 
         Raises:
             HelperRefusedError: nothing was started.
-            HelperUnavailableError: it is not known whether the world was started; ask `find`.
+            HelperUnavailableError: it is not known whether they were started; ask `find`.
         """
         handle = sealed_file(content)
         try:
@@ -119,7 +119,7 @@ class HelperClient:
         return ProcessIdentity(boot_id(), answer["shim"], answer["start"])
 
     def find(self, world: str) -> ProcessIdentity | None:
-        """Return the shim of the world with this name; None if the world has no processes any more.
+        """Return the shim of the ranks called ``world``; None if none of their processes is left.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -128,10 +128,10 @@ class HelperClient:
         return ProcessIdentity(boot_id(), answer["shim"], answer["start"]) if answer else None
 
     def end(self, world: str) -> bool:
-        """Order the root helper to kill all processes of a world.
+        """Order the root helper to kill all processes of the set of ranks called ``world``.
 
         Returns:
-            Whether the helper still found the world; False if it had ended before.
+            Whether the helper still found such processes; False if they had ended before.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -139,7 +139,10 @@ class HelperClient:
         return bool(self._ask({"op": "end", "world": world})["found"])
 
     def limit_cpus(self, world: str, cpus: Sequence[int]) -> bool:
-        """Restrict all processes of a world to ``cpus``; return whether the kernel enforces it.
+        """Restrict the processes of the ranks called ``world`` to ``cpus``.
+
+        Returns:
+            Whether the kernel enforces this.
 
         Raises:
             HelperUnavailableError, HelperRefusedError: there is no answer, or a refusal.
@@ -196,7 +199,7 @@ def encode_content(
     checkpoint_key: bytes,
     access: tuple[str, bytes] | None = None,
 ) -> bytes:
-    """Return the content of a request to start a world, which helper and shim read.
+    """Return the content of a request to start ranks, which helper and shim read.
 
     The signed launch order covers all of it except ``access``.
 

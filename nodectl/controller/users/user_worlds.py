@@ -92,7 +92,7 @@ class OnFailed(Protocol):
     def __call__(
         self, world: LocalWorld, reason: str, *, node_fault: bool = ..., user_refused: bool = ...
     ) -> None:
-        """Report that all ranks of a world have ended because it was not started.
+        """Report all ranks of a world (a set of ranks) as ended, because they were not started.
 
         Args:
             world: the world.
@@ -263,7 +263,7 @@ class UserWorlds:
         report(wire.NodeReport(checkpoints_removed=result))
 
     async def find_shim(self, world: LocalWorld) -> None:
-        """Ask the helper for the shim of a world that an earlier controller had ordered to start.
+        """Ask the helper for the shim of ranks that an earlier controller has ordered to start.
 
         If there is one, it is recorded.
         """
@@ -277,9 +277,9 @@ class UserWorlds:
             world.spool.claim(shim)
 
     async def _find_within(self, world: str, seconds: float) -> ProcessIdentity | None:
-        """Wait until the helper answers, and return the shim of a world.
+        """Wait until the helper answers; return the shim of the ranks called ``world``.
 
-        None if the world has no processes, if the helper refuses the request, or if it does not
+        None if they have no processes, if the helper refuses the request, or if it does not
         answer within ``seconds``.
         """
         deadline = time.monotonic() + seconds

@@ -71,7 +71,7 @@ class ShimMessenger:
         self._arm()
 
     def has_room(self, rank: int) -> bool:
-        """Return whether `send` may be called; not if ``WINDOW`` messages are unacknowledged."""
+        """Return whether `send` may be called: fewer than ``WINDOW`` messages are unconfirmed."""
         peer = self._peers.get(rank)
         return peer is None or len(peer.unacknowledged) < WINDOW
 

@@ -35,7 +35,7 @@ class WorldEvents(Protocol):
         """Handle the failure of a rank, with its exit code, signal number and reason."""
 
     def on_world_ended(self, world: StepWorld) -> None:
-        """Handle the end of all ranks of the world."""
+        """Handle the end of all ranks of ``world``, on all nodes."""
 
     def on_control(self, world: StepWorld, message: Mapping[str, Any]) -> None:
         """Handle a message about a resize that a rank has sent on its control socket."""
@@ -80,7 +80,7 @@ class StepWorld:
             part.end()
 
     def control(self, rank: int, **message: Any) -> None:
-        """Send a message about a resize to a rank of this world."""
+        """Send a message about a resize to one of these ranks."""
         for part in self.parts.values():
             part.control(rank, message)
 
@@ -115,7 +115,7 @@ class NodeEvents:
     node: int
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Report to the world that all ranks of this node are in a barrier."""
+        """Report that all ranks on this node have entered a barrier."""
         self.world.on_barrier(self.node, sequence, pairs)
 
     def on_failure(self, code: int, number: int, reason: str) -> None:
@@ -131,5 +131,5 @@ class NodeEvents:
         self.world.events.on_exit(self.world, self.world.places[rank])
 
     def on_ranks_ended(self) -> None:
-        """Report to the world that all ranks of this node have ended."""
+        """Report that all ranks on this node have ended."""
         self.world.on_ranks_ended(self.node)

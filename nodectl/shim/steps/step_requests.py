@@ -35,7 +35,7 @@ MAX_COMMANDS = 64
 
 
 class StepRequests:
-    """Reads the requests that processes of a script send to run steps or commands."""
+    """Reads the requests of a script's processes to start programs (steps) or shell commands."""
 
     def __init__(self, spool: WorldFolder, request: StartRequest, processors: int) -> None:
         """Prepare to read requests.
