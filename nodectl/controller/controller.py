@@ -150,7 +150,7 @@ class Controller:
 
         The former launcher may have started a shim. If a world gets two, the second one exits.
         """
-        for world in self._node_worlds.without_shim():
+        for world in self._node_worlds.worlds_without_shim():
             self._launcher.start_world(str(world.spool.directory))
 
     def _on_start_failed(self) -> None:
@@ -212,7 +212,7 @@ class Controller:
 
     def needs_contact(self) -> bool:
         """Return whether any ranks here must end if the server is out of contact for too long."""
-        return any(map(confirmed_heartbeat.is_limited, self._worlds.values()))
+        return any(map(confirmed_heartbeat.must_end_without_contact, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
         """Send the time of the last confirmed heartbeat to the shims, which check the lease.

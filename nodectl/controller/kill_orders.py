@@ -35,7 +35,7 @@ class KillWatcher:
         #: By world, ranks and grace time, so that a repeated order is watched once.
         self._watched: dict[tuple[str, frozenset[int], float], asyncio.Task[None]] = {}
 
-    def order(
+    def end_ranks(
         self, world: LocalWorld, processors: Collection[int], grace_s: float, reason: str = ""
     ) -> None:
         """Order a shim to end its ranks on ``processors``, or all its ranks if none are given.

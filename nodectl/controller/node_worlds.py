@@ -120,7 +120,7 @@ class NodeWorlds:
         assert self._unreadable_error is not None
         raise self._unreadable_error
 
-    def without_shim(self) -> list[LocalWorld]:
+    def worlds_without_shim(self) -> list[LocalWorld]:
         """Return the worlds (sets of ranks) for which the launcher must still fork a shim.
 
         Worlds that have ended, and those that the root helper starts, are left out.
@@ -134,7 +134,7 @@ class NodeWorlds:
     def kill(self, order: wire.Kill) -> None:
         """End the ranks on the processors that the order names, or all ranks if it names none."""
         for world in of_job(self.by_name.values(), order):
-            self._kill_watcher.order(world, list(order.processors), order.grace_s)
+            self._kill_watcher.end_ranks(world, list(order.processors), order.grace_s)
 
     def kill_job(self, job: int, reason: str) -> None:
         """Kill all ranks of a job without a grace time.
@@ -143,7 +143,7 @@ class NodeWorlds:
         """
         for world in list(self.by_name.values()):
             if world.request.job == job and world.shim is not None and not world.ended:
-                self._kill_watcher.order(world, [], 0, reason)
+                self._kill_watcher.end_ranks(world, [], 0, reason)
 
     def acknowledge(self, order: wire.ExitAck) -> None:
         """Record that the server has stored the exits of the ranks that ``order`` names.
@@ -260,7 +260,7 @@ class NodeWorlds:
         ends = [SpooledExit.from_record(end) for end in exits]
         if world.completes_exits(ends):
             # It is believed when no process is left. The shim ends now, or it is killed.
-            self._kill_watcher.order(world, [], 0)
+            self._kill_watcher.end_ranks(world, [], 0)
         elif new := world.add_exits(ends):
             # Before the processors may be given to another job.
             share_cpus(world, self.by_name.values(), self._slots)

@@ -42,7 +42,7 @@ class MemoryKills:
                 may change it.
             node: the name of the node, for the messages.
         """
-        self._counter = counter()
+        self._counter = kill_count_file()
         self._before = kill_count(self._counter)
         self._limit, self._node = limit_bytes, node
 
@@ -112,7 +112,7 @@ def _read_limit(path: str) -> int:
     return 0
 
 
-def counter() -> str:
+def kill_count_file() -> str:
     """Return the path of the file in which the kernel counts processes it killed for memory.
 
     The file is that of this process's control group. Empty if no control groups are mounted.

@@ -38,7 +38,7 @@ class AuditLog:
         """Write one line about something that the root helper has done."""
         self._write(_one_line(text), priority)
 
-    def refused(self, refusal: str, text: str) -> None:
+    def note_refusal(self, refusal: str, text: str) -> None:
         """Log a refused request; do nothing if its kind has reached the limit for this minute.
 
         Args:

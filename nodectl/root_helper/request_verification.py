@@ -88,7 +88,7 @@ class RequestVerifier:
             HelperRefusalError: the request must not be carried out.
         """
         try:
-            order = verify(signed, self._config.key, **self._facts_of_node())
+            order = verify(signed, self._config.key, **self._check_arguments())
             record = _read_content(content)
             covered = content_of(record)
             check_digest(order, covered.digest())
@@ -125,12 +125,12 @@ class RequestVerifier:
             HelperRefusalError: the request must not be carried out.
         """
         try:
-            order = verify_removal(signed, self._config.key, **self._facts_of_node())
+            order = verify_removal(signed, self._config.key, **self._check_arguments())
         except SignedOrderError as error:
             raise HelperRefusalError(error.refusal.value, str(error)) from None
         return order, self._find_user(order)
 
-    def _facts_of_node(self) -> dict[str, Any]:
+    def _check_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments for the check of an order on this node, such as its name."""
         return {
             "cluster": self._config.cluster,

@@ -139,7 +139,7 @@ class HelperService:
             sock, _ = listener.accept()
             pid, uid = peer_process(sock)
             if uid != self._config.account_uid:
-                self._log.refused("peer", f"process {pid} of user {uid} is not the controller")
+                self._log.note_refusal("peer", f"process {pid} of user {uid} is not the controller")
                 sock.close()
                 return
             if len(self._connections) >= MAX_CONNECTIONS:
@@ -203,10 +203,10 @@ class HelperService:
                 return None
             return self._act_on_world(operation, self._find(world), message)
         except HelperRefusalError as error:
-            self._log.refused(error.refusal, str(error))
+            self._log.note_refusal(error.refusal, str(error))
             return {"refused": error.refusal, "reason": str(error)}
         except Exception as error:  # no request may end the helper, which all users need
-            self._log.refused("internal", f"{type(error).__name__}: {error}")
+            self._log.note_refusal("internal", f"{type(error).__name__}: {error}")
             return {"refused": "internal", "reason": "an internal error; see the helper's log"}
 
     def _act_on_world(

@@ -57,7 +57,7 @@ class ConfirmedHeartbeat:
         return True
 
 
-def is_limited(world: LocalWorld) -> bool:
+def must_end_without_contact(world: LocalWorld) -> bool:
     """Return whether these ranks must end if the node is out of contact for too long.
 
     False if the job was submitted to continue without contact, or if the ranks have ended.
@@ -76,7 +76,7 @@ def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
             was none, nothing is sent.
     """
     for world in worlds:
-        if at is not None and is_limited(world) and world.channel is not None:
+        if at is not None and must_end_without_contact(world) and world.channel is not None:
             world.send({"op": "contact", "at": at})
 
 

@@ -93,7 +93,7 @@ class LocalRanks:
             self._ranks[rank] = self._start(place, rank, processor, stdio)
         if request.is_mpi:
             self._pmi.detect_singletons(loop, self._on_foreign)
-        loop.after(0, self._check)  # if no rank could be forked
+        loop.after(0, self._report_if_ended)  # if no rank could be forked
 
     def reap(self, pid: int, status: int) -> bool:
         """Handle the end of a process; return whether the process was one of these ranks."""
@@ -248,9 +248,9 @@ class LocalRanks:
             self._fail(code, number, reason or text)
         if self._request.type == MALLEABLE_STEP:
             self._events.on_exit(rank.rank)
-        self._check()
+        self._report_if_ended()
 
-    def _check(self) -> None:
+    def _report_if_ended(self) -> None:
         """Report that the step has no process left on this node; kill leftovers of its ranks first.
 
         Do nothing while a rank runs.
@@ -260,7 +260,7 @@ class LocalRanks:
         self._pmi.stop_detection()
         if left := self._leftovers():
             rank_termination.kill_all(rank_termination.stop_all(lambda: left))
-            self._loop.after(_LEFTOVERS_INTERVAL_S, self._check)
+            self._loop.after(_LEFTOVERS_INTERVAL_S, self._report_if_ended)
             return
         self._is_gone = True
         os.close(self._failures)
