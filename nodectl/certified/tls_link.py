@@ -87,7 +87,7 @@ class CertificateLink:
     def is_current(self, address: str) -> bool:
         """Return True, so that an attempt to connect to ``address`` ends only by its time limit.
 
-        The server's addresses are in this node's identity, and do not change during an attempt.
+        The server's addresses are read from this node's identity before each attempt.
         """
         return True
 

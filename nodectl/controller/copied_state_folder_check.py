@@ -23,8 +23,8 @@ logger = logging.getLogger("pliant.nodectl")
 def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
     """Yield the folders of a node's worlds (sets of ranks), without those that are only copies.
 
-    If ``folder`` was copied from another node's, the processes of its worlds belong to that node.
-    The folders of such worlds are removed here, and their processes are not ended.
+    If the node's state folder was copied, the processes of its worlds belong to the original
+    folder. Then the copies are removed here, and the processes are not ended.
     """
     for spool in world_folders(folder):
         other = None if _has_ended(spool) or _is_by_helper(spool) else other_owner(spool)

@@ -20,7 +20,7 @@ _RESTART_S = 0.2
 
 
 class LauncherCallbacks(NamedTuple):
-    """The functions that a `LauncherClient` calls; their texts are the spool folder of a world.
+    """The functions that a `LauncherClient` calls, with the spool folder of the world concerned.
 
     A world is a set of ranks with one ``MPI_COMM_WORLD``, which a shim starts and watches.
     """

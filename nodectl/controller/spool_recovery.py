@@ -72,9 +72,9 @@ async def read_worlds(
 
 
 def _run_of(world: str) -> str:
-    """Return the job and run in a world's name: the name without its last part, as 7.1 for 7.1.0.
+    """Return the name of a world (set of ranks) without its last part, such as ``w0``.
 
-    A run is one execution of a job. All its worlds share these parts of their names.
+    The rest names one execution of a job; all its worlds share it.
     """
     run, dot, _ = world.rpartition(".")
     return run if dot else world

@@ -269,7 +269,10 @@ class Shim:
         return True
 
     def _add_steps(self, end: SpooledExit) -> None:
-        """Add the accounting records of the programs that a script has started to its exit."""
+        """Add the accounting records of programs that the script has started to the script's exit.
+
+        The script is rank 0; for other ranks, do nothing.
+        """
         if self._steps is not None and end.rank == 0:
             end.steps = self._steps.records()
 

@@ -273,7 +273,7 @@ class LocalRanks:
     def _leftovers(self) -> list[int]:
         """Return the running processes of the step that its ended ranks have left behind.
 
-        None for a command that starts a daemon of another MPI library: the daemon may stay.
+        Empty for a command that starts a daemon of another MPI library: the daemon may stay.
         """
         if not self._request.is_mpi:
             return []
