@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count, islice
@@ -27,8 +29,11 @@ ATTEMPTS = 4
 def descriptors(pid: int, more: int) -> Iterator[None]:
     """Let a process have so many more than it has now, for a while."""
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = set(map(int, os.listdir(f"/proc/{pid}/fd")))
-    free = (number for number in count() if number not in used)
+    looks = deque([_used(pid)], 5)
+    while looks.count(looks[-1]) < 5:  # some are open for a moment, and would be free later
+        time.sleep(0.05)
+        looks.append(_used(pid))
+    free = (number for number in count() if number not in looks[-1])
     limit = next(islice(free, more, None))
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
     try:
@@ -38,10 +43,13 @@ def descriptors(pid: int, more: int) -> Iterator[None]:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
+def _used(pid: int) -> set[int]:
+    return set(map(int, os.listdir(f"/proc/{pid}/fd")))
+
+
 def exhausted(pid: int) -> bool:
     """Whether a process has all the descriptors that it may have."""
-    used = set(map(int, os.listdir(f"/proc/{pid}/fd")))
-    return used >= set(range(resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]))
+    return _used(pid) >= set(range(resource.prlimit(pid, resource.RLIMIT_NOFILE)[0]))
 
 
 @pytest.fixture
