@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from testkit.leaks import MARK, Leaks, describe, end, remove_segments, session_processes
+from testkit.processes import SESSION_VARIABLES, variables
 
 pytest_plugins = ["casekit.plugin"]
 
@@ -68,6 +69,7 @@ def _own_folders() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLIANT_STATE_DIR", str(base / "state"))
         patch.setenv("PLIANT_RUN_DIR", str(base / "run"))
+        SESSION_VARIABLES.update(variables())
         yield
     shutil.rmtree(base, ignore_errors=True)
 

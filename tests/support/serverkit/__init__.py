@@ -8,7 +8,6 @@ import queue
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
 from pliant.protos.address import dial_target
 from pliant.protos.hmac_handshake import NODE, ClientHandshake, UnprovenServerError, application
 from pliant.protos.report_chunking import split
+from serverkit.forked import ForkedServer, start_server
 from testkit import wait_until
 
 #: Pretended controllers do not beat; a slow machine must not make them suspect.
@@ -38,7 +38,7 @@ class Server:
         known = {"state_dir": str(self.state), "run_dir": str(self.run), **SLOW, **settings}
         self._config.write_text(json.dumps(known))
         self._log = base / "server.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedServer | subprocess.Popen[bytes] | None = None
         self._uses = Uses(self._processes)
 
     def start(self, *arguments: str) -> Server:
@@ -49,10 +49,8 @@ class Server:
             self._uses.rest(jobs=0)
         return self
 
-    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "pliant.server", "--config", str(self._config), "--debug"]
-        with self._log.open("ab") as log:
-            return subprocess.Popen([*command, *arguments], stderr=log, stdout=log)
+    def spawn(self, *arguments: str) -> ForkedServer | subprocess.Popen[bytes]:
+        return start_server(["--config", str(self._config), "--debug", *arguments], self._log)
 
     def _ready(self) -> bool:
         assert self.process is not None

@@ -16,6 +16,8 @@ MARK = "PLIANT_TEST_SESSION"
 #: State folders of clusters that several tests share. A test may replace their daemons, which are
 #: no leak of that test; jobs are.
 SHARED: set[str] = set()
+#: Processes that serve all tests of this process and end with it.
+SHARED_PIDS: set[int] = set()
 _DAEMONS = ("pliant.server", "pliant.nodectl")
 
 #: It has no world and belongs to its launcher, with which it ends.
@@ -55,7 +57,7 @@ def session_processes() -> set[psutil.Process]:
             # `psutil.process_iter` reads more of each process and takes four times as long, and
             # this is called often while processes end.
             with open(f"/proc/{pid}/environ", "rb") as file:
-                if mark not in file.read() or pid == os.getpid():
+                if mark not in file.read() or pid == os.getpid() or pid in SHARED_PIDS:
                     continue
             process = psutil.Process(pid)
             if process.name() != IDLE_SHIM:
@@ -96,9 +98,10 @@ class Leaks:
         return sorted(lines)
 
     def _all_processes(self) -> set[psutil.Process]:
+        found = {process for process in children() if process.pid not in SHARED_PIDS}
         if not self._detached:
-            return children()
-        found = children() | session_processes()
+            return found
+        found |= session_processes()
         return {process for process in found if not _is_shared_daemon(process)}
 
     def _new_processes(self) -> set[psutil.Process]:

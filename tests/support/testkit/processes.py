@@ -16,6 +16,13 @@ from pliant.nodectl.host import procfs
 
 #: Of the MPI library that the ranks of tests use.
 MPIEXEC = str(Path(sysconfig.get_path("scripts")) / "mpiexec")
+#: The environment in which a test starts, filled when the first test does.
+SESSION_VARIABLES: dict[str, str] = {}
+
+
+def variables() -> dict[str, str]:
+    """Return the environment without the variables in which pytest names the test that runs."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
 
 
 def run_python(
