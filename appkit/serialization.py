@@ -216,7 +216,7 @@ class _Reader:
         }
 
     def all(self, nodes: Sequence[_Node]) -> list[Any]:
-        """Return the values that a list of encoded nodes describes."""
+        """Return the values that a list of encoded values describes."""
         try:
             return [self._value(node) for node in nodes]
         except (LookupError, TypeError) as error:

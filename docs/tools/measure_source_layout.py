@@ -7,14 +7,14 @@ Compare two commits by running it on a checkout of each.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import statistics
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-PARTS = ("core", "strategies", "simulator", "protos", "faults")
+PARTS: tuple[str, ...] = ("core", "strategies", "simulator", "protos", "faults")
 PARTS += ("appkit", "nodectl", "client", "server")
 
 #: A docstring of at most so many words rarely tells more than the name does.
@@ -128,7 +128,11 @@ def report_all(root: Path) -> None:
 
 def main() -> None:
     """Measure the checkout that the command line names, or this one."""
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[2])
+    root = parser.parse_args().root
+    if missing := [part for part in PARTS if not (root / part).is_dir()]:
+        parser.error(f"{root} is no checkout of Pliant: it has no folder {missing[0]!r}")
     print("part        modules  folders  largest  floors  imports  between folders")
     for part in PARTS:
         report_part(root, part)

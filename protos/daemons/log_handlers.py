@@ -120,7 +120,7 @@ class JournalHandler(LogHandler):
         self._journal = target
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
-        """Use a formatter of the same class that writes messages without time and level."""
+        """Use a formatter of the class of ``fmt`` that writes messages without time and level."""
         super().setFormatter(type(fmt)("%(message)s") if fmt is not None else None)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -72,7 +72,7 @@ class Program:
         return cls(**{name: values[name] for name in cls.__slots__ if name in values})
 
     def summary(self) -> Summary:
-        """Return the part of the program that lists of jobs show."""
+        """Return what a list of jobs shows of the program."""
         return Summary(self.stdout, self.cwd, shlex.join(self.argv)[:COMMAND_SHOWN])
 
     def of_task(self, array: int, task: int) -> Program:
