@@ -84,9 +84,9 @@ class JoinWatch:
 
 @contextmanager
 def watching(watch: JoinWatch) -> Iterator[None]:
-    """Within this context, let `wait` and the other functions here stop after a loss.
+    """Within this context, `wait` and the other functions here raise if a joining rank dies.
 
-    A loss is the death of a joining rank, of which ``watch`` knows.
+    They raise `JoiningRankLost` as soon as ``watch`` knows of the death, instead of waiting on.
     """
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
     _current = watch

@@ -69,7 +69,8 @@ class WaitReason:
 
         Args:
             least: the smallest size of the job, in processors.
-            now: whether to use the live numbers. Only the server that made the reason has them.
+            now: whether to add the numbers that hold only now, such as available processors. Only
+                the server that made the reason has them.
         """
         values = {**dict(self.parameters), **(dict(self.live) if now else {})}
         available = f" (available to it now: {values['reach']})" if "reach" in values else ""

@@ -34,10 +34,10 @@ class RenewedError(PliantError, OSError):
 
 
 class CertificateLink:
-    """Connects with the identity of the node, which is read again for each connection.
+    """Connects the node to the server by TLS, with the node's certificate.
 
-    So a certificate that was renewed, and addresses that were changed in ``server.json``, are used
-    without a restart. The addresses are tried one after the other.
+    The certificate and the addresses in ``server.json`` are read again for each connection, so that
+    renewed ones are used without a restart. The addresses are tried one after the other.
     """
 
     def __init__(

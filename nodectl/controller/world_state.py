@@ -365,7 +365,7 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
 
 
 def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
-    """Order the root helper to restrict to CPUs the control group of ranks that it started."""
+    """Order the root helper to restrict the control group of its ranks to these CPUs."""
     if world.helper is None or not (world.request.cpus and cpus):
         return
     try:

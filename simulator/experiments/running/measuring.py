@@ -71,8 +71,9 @@ def measure(
 ) -> list[Measured]:
     """Run the simulations that are missing in the store, and return the metrics of all.
 
-    The first seed of all cells comes first, then the second one, and so on. If the deadline allows
-    only a part of the runs, all experiments thus have about the same number of seeds.
+    Each combination of parameters (a cell) is first run with its first seed, then each with its
+    second one, and so on. If the deadline allows only a part of the runs, all experiments thus have
+    about the same number of seeds.
 
     Args:
         experiments: the experiments.
