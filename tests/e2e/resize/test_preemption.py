@@ -17,12 +17,12 @@ from testkit import run_python
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(240)]
 
 HEAT = {"rows": 64, "columns": 32, "iterations": 200, "every": 5, "tolerance": 0.0}
-ALL = 4
+ALL = 2
 
 
 @pytest.fixture(name="shared", scope="module")
 def _shared() -> Iterator[Cluster]:
-    with running_cluster("priority+preempt", options=["min-run-s=1"]) as cluster:
+    with running_cluster("priority+preempt", slots=1, options=["min-run-s=1"]) as cluster:
         yield cluster
 
 

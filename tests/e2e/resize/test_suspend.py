@@ -23,7 +23,7 @@ HEAT = {"rows": 64, "columns": 32, "iterations": 300, "every": 5, "tolerance": 0
 
 @pytest.fixture(name="shared", scope="module")
 def _shared() -> Iterator[Cluster]:
-    with running_cluster("fcfs", nodes=4) as cluster:
+    with running_cluster("fcfs", slots=2) as cluster:
         yield cluster
 
 
@@ -42,7 +42,7 @@ def heat(cluster: Cluster, folder: Path, size: int) -> int:
         "pliant.examples.heat",
         settings_file("heat", folder, **HEAT, pause_s=0.05),
     )
-    number = cluster.client.submit(*argv, sizes="1-8", stdout=str(folder / "out"))
+    number = cluster.client.submit(*argv, sizes="1-4", stdout=str(folder / "out"))
     assert cluster.wait_malleable(number).processors == size
     return number
 
@@ -78,21 +78,21 @@ def test_the_result_is_that_of_the_undisturbed_run(cluster: Cluster, tmp_path: P
     alone = run_python(
         "-m", "pliant.examples.heat", settings_file("heat", tmp_path, **HEAT, pause_s=0.0)
     )
-    other = fill(cluster, 4)
-    number = heat(cluster, tmp_path, 4)
+    other = fill(cluster, 2)
+    number = heat(cluster, tmp_path, 2)
     suspend(cluster, number)
     assert len(folder_of(cluster, number)) == 1
     cluster.kill("server")
     cluster.up()
     assert cluster.client.job(number).state == "SUSPENDED"
-    third = fill(cluster, 2)
-    resume(cluster, number, 2)
+    third = fill(cluster, 1)
+    resume(cluster, number, 1)
     suspend(cluster, number)
     cluster.client.cancel(other, third)
     for cancelled in (other, third):  # their processors are free when their processes have exited
         cluster.client.wait(cancelled)
-    fill(cluster, 2)
-    resume(cluster, number, 6)
+    fill(cluster, 1)
+    resume(cluster, number, 3)
     advanced(cluster, number)
     cluster.client.requeue(number)  # from the checkpoint of its last suspension
     cluster.wait_for(number, lambda job: job.run == 4, "its fourth run")
@@ -102,14 +102,14 @@ def test_the_result_is_that_of_the_undisturbed_run(cluster: Cluster, tmp_path: P
     assert (job.state, job.exit_code, job.run) == ("COMPLETED", 0, 4), text
     assert checksum(text) == checksum(alone.stdout)
     sizes = [event.data["processors"] for event in cluster.history(number, "job.started")]
-    assert [len(processors) for processors in sizes] == [4, 2, 6, 6]
+    assert [len(processors) for processors in sizes] == [2, 1, 3, 3]
     wait_until(lambda: not folder_of(cluster, number), what="its checkpoints to go")
 
 
 def test_a_server_that_is_killed_in_the_middle_loses_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    fill(cluster, 6)
+    fill(cluster, 2)
     number = heat(cluster, tmp_path, 2)
     advanced(cluster, number)
     pids = [rank.process for rank in cluster.ranks(number)]
@@ -133,7 +133,7 @@ def test_who_cannot_save_itself_is_not_suspended(cluster: Cluster) -> None:
 
 
 def test_a_job_that_cannot_be_saved_goes_on(cluster: Cluster, tmp_path: Path) -> None:
-    fill(cluster, 6)
+    fill(cluster, 2)
     number = heat(cluster, tmp_path, 2)
     base = cluster.state / "checkpoints"
     base.mkdir(exist_ok=True)
