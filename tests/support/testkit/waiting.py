@@ -11,6 +11,10 @@ T = TypeVar("T")
 #: A loaded machine is slow; this is only waited for when something is wrong.
 PATIENCE_S = 90.0
 
+#: A request to the server and a look at all processes take milliseconds of processor time, which
+#: the processes that the test waits for need. So the pause grows by a tenth each time up to this.
+_MAX_PAUSE_S = 0.1
+
 
 def wait_until(
     condition: Callable[[], T],
@@ -19,8 +23,12 @@ def wait_until(
     every: float = 0.01,
     what: str = "",
 ) -> T:
-    """Return the first true value of a condition; fail the test when there is none in time."""
+    """Return the first true value of a condition; fail the test when there is none in time.
+
+    It sleeps ``every`` seconds after the first look, and longer after later ones.
+    """
     deadline = time.monotonic() + timeout
+    pause = every
     while True:
         value = condition()
         if value:
@@ -28,4 +36,5 @@ def wait_until(
         if time.monotonic() >= deadline:
             name = what or getattr(condition, "__name__", repr(condition))
             raise AssertionError(f"not within {timeout} s: {name} (last value: {value!r})")
-        time.sleep(every)
+        time.sleep(pause)
+        pause = max(every, min(pause * 1.1, _MAX_PAUSE_S))
