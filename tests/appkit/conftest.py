@@ -46,7 +46,7 @@ STOP = sys.argv[1]
 def say(*words):  # one write, which other ranks cannot split
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def stop(job):
-    time.sleep(0.002)
+    time.sleep(0.01)
     return job.comm.bcast(os.path.exists(STOP) if job.comm.rank == 0 else None)
 
 @malleable(sizes="1-8")

@@ -91,57 +91,50 @@ def refused(app: Application) -> str:
     """Why a growth is rolled back when processes compare what they have registered."""
     outcome = app.grow(1)
     assert (outcome.committed, outcome.stage) == (False, "check")
-    world, rank = app.places.pop(2)
+    world, rank = app.places.pop(max(app.places))
     assert world.wait(rank) == 1
     return outcome.reason
 
 
-@pytest.mark.parametrize(
-    "register",
-    [
-        "job.partition('s', 12, owner=lambda n: np.arange(12) % n if new else np.zeros(12, int))",
-        "job.partition('s', 12, owner=lambda n: (np.arange(12) + new) % n)",
-        "job.block_cyclic('s', (12, 12), blocks=(2, 2), grid=lambda n: (1, n) if new else (n, 1))",
-        "job.block('s', 12, lengths=lambda n: [12 if i == new else 0 for i in range(n)])",
-    ],
-)
-def test_functions_that_do_not_say_the_same_everywhere_are_found_out(
-    run: Run, register: str
-) -> None:
-    app = run(f"new = job.joining\n{register}\njob.block('u', 8)\n", LOOP)
-    assert refused(app) == f"s: {NOT_ALIKE}"
+def test_functions_that_do_not_say_the_same_everywhere_are_found_out(run: Run) -> None:
+    """In each resize, another function says something else on the joining rank."""
+    app = run(
+        """
+        new = int(os.environ["PLIANT_RESIZE"])
+        job.partition("a", 12, owner=lambda n: np.arange(12) % n if new == 1 else [0] * 12)
+        job.partition("b", 12, owner=lambda n: (np.arange(12) + (new == 2)) % n)
+        job.block_cyclic(
+            "c", (12, 12), blocks=(2, 2), grid=lambda n: (1, n) if new == 3 else (n, 1)
+        )
+        job.block("d", 12, lengths=lambda n: [12 if i == (new == 4) else 0 for i in range(n)])
+        job.block("u", 8)
+        """,
+        LOOP,
+    )
+    for name in "abcd":
+        assert refused(app) == f"{name}: {NOT_ALIKE}"
     assert app.shrink([1]).committed
     finish(app)
 
 
-@pytest.mark.parametrize(
-    ("joining_ranks", "others", "reason"),
-    [
-        (
-            "[split, dup]",
-            "[dup, split]",
-            "registration 2: the joining rank has ['derive', 'main.<locals>.split']",
-        ),
-        ("[dup]", "[dup, split]", "only the job has ['derive', 'main.<locals>.split']"),
-        ("[dup, split]", "[dup]", "only the joining rank has ['derive', 'main.<locals>.split']"),
-    ],
-)
-def test_derived_communicators_are_registrations(
-    run: Run, joining_ranks: str, others: str, reason: str
-) -> None:
+def test_derived_communicators_are_registrations(run: Run) -> None:
     app = run(
-        f"""
+        """
         def dup(comm):
             return comm.Dup()
         def split(comm):
             return comm.Split(comm.rank % 2, 0)
         job.block("u", 8)
-        for make in {joining_ranks} if job.joining else {others}:
+        registered = {0: [dup, split], 1: [split, dup], 2: [dup], 3: [dup, split, split]}
+        for make in registered[int(os.environ["PLIANT_RESIZE"])]:
             job.derive(make)
         """,
         LOOP,
     )
-    assert reason in refused(app)
+    split = "['derive', 'main.<locals>.split']"
+    assert f"registration 2: the joining rank has {split}" in refused(app)
+    assert f"only the job has {split}" in refused(app)
+    assert f"only the joining rank has {split}" in refused(app)
     assert app.shrink([1]).committed
     finish(app)
 
@@ -178,14 +171,13 @@ def test_the_order_of_what_is_done_in_a_resize(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "begun",
+    ("begun", "kind"),
     [
-        "job.comm.Irecv(buffer, 0, 5)",
-        "job.comm.Isend(buffer, 0, 5)",
-        "job.comm.Ibarrier()",
+        ("job.comm.Irecv(buffer, 0, 5)", "grow"),
+        ("job.comm.Isend(buffer, 0, 5)", "shrink"),
+        ("job.comm.Ibarrier()", "shrink"),
     ],
 )
-@pytest.mark.parametrize("kind", ["grow", "shrink"])
 def test_a_request_that_is_pending_is_named(run: Run, begun: str, kind: str) -> None:
     app = run(
         f"""

@@ -134,7 +134,7 @@ def main(job: Job, stop: str, failing: int) -> None:
             assert matrices[1][0].rebalance() == 0, "it is balanced"
         if comm.bcast(os.path.exists(stop) if comm.rank == 0 else None):
             break
-        time.sleep(0.001)
+        time.sleep(0.01)
     if job.first:
         print(f"size {job.comm.size} iteration {it} verified")
 

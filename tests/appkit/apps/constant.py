@@ -128,7 +128,7 @@ def main(job: Job, stop: str) -> None:
             job.thaw(copy)
         if comm.bcast(os.path.exists(stop) if comm.rank == 0 else None):
             break
-        time.sleep(0.001)
+        time.sleep(0.01)
     if job.first:
         print(f"size {job.comm.size} iteration {it} verified")
 

@@ -62,7 +62,7 @@ def main(job: Job, stop: str) -> None:
         assert isinstance(origin, int)
         if comm.bcast(os.path.exists(stop) if comm.rank == 0 else None):
             break
-        time.sleep(0.001)
+        time.sleep(0.01)
     if job.first:
         print(f"size {job.comm.size} iteration {it} verified")
 

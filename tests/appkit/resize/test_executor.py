@@ -63,9 +63,8 @@ def test_joining_ranks_are_appended_and_leavers_close_the_gap(start: Start, stop
 
 def test_a_single_process_grows_and_shrinks_back(start: Start, stop: Path) -> None:
     app = start("verify", 1, str(stop))
-    assert app.grow(3).committed
-    assert app.shrink([1, 2, 3]).committed
-    assert app.grow(1).committed
+    assert app.grow(2).committed
+    assert app.shrink([1, 2]).committed
     finish(app, stop)
 
 
@@ -80,21 +79,17 @@ def test_the_coordinator_leaves(start: Start, stop: Path) -> None:
     finish(app, stop)
 
 
-@pytest.mark.timeout(300)
-def test_many_cycles_in_which_the_oldest_world_leaves(start: Start, stop: Path) -> None:
+def test_cycles_in_which_the_oldest_world_leaves(start: Start, stop: Path) -> None:
     app = start("verify", 2, str(stop))
-    pauses: dict[str, list[float]] = {"grow": [], "shrink": []}
-    for _ in range(12):
-        pauses["grow"].append(app.grow(2).seconds["total"])
-        pauses["shrink"].append(app.shrink([0, 1]).seconds["total"])
-    for name, values in pauses.items():
-        print(f"{name}: median {sorted(values)[6] * 1e3:.1f} ms, max {max(values) * 1e3:.1f} ms")
+    for _ in range(3):
+        assert app.grow(2).committed
+        assert app.shrink([0, 1]).committed
     finish(app, stop)
 
 
 def test_single_slots_come_and_go_anywhere(start: Start, stop: Path) -> None:
-    app = start("verify", 4, str(stop))
-    for leaver in (0, 3, 1, 2, 0, 3):
+    app = start("verify", 3, str(stop))
+    for leaver in (0, 2, 1):
         assert app.shrink([leaver]).committed
         assert app.grow(1).committed
     finish(app, stop)
@@ -134,38 +129,38 @@ def test_a_wrong_secret_is_not_admitted(start: Start, stop: Path) -> None:
     finish(app, stop)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        b'{"nonce": "%s", "proof": "%s"}\n' % (b"0f" * 32, b"0f" * 32),
-        b'{"protocol": 2, "oldest_reader": 2, "size": 2, "once": ["gARLAS4="]}\n{"loop": 1}\n',
-        b'{"refused": "no"}\n',
-        b"x" * 3 * MAX_UNPROVEN_BYTES,
-        b"not JSON\n",
-    ],
-    ids=["a wrong proof", "a welcome", "a refusal", "a long line", "nonsense"],
-)
-def test_a_joining_rank_tells_a_false_coordinator_nothing(
-    start: Start, stop: Path, words: bytes
-) -> None:
+#: Answers of a coordinator that does not know the secret.
+FALSE_ANSWERS = {
+    "a wrong proof": b'{"nonce": "%s", "proof": "%s"}\n' % (b"0f" * 32, b"0f" * 32),
+    "a welcome": b'{"protocol": 2, "oldest_reader": 2, "size": 2, "once": ["gARLAS4="]}\n'
+    b'{"loop": 1}\n',
+    "a refusal": b'{"refused": "no"}\n',
+    "a long line": b"x" * 3 * MAX_UNPROVEN_BYTES,
+    "nonsense": b"not JSON\n",
+}
+
+
+def test_a_joining_rank_tells_a_false_coordinator_nothing(start: Start, stop: Path) -> None:
     app = start("verify", 1, str(stop))
-    world, processors = app.prepare(1)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(60)
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        world.order(0, op="join", address=address, secret=SECRET, resize=1)
-        connection, _ = listener.accept()
-        with connection, connection.makefile("rb") as sent:
-            opening = sent.readline()
-            connection.sendall(words)
-            assert world.wait(0) == 1
-            with suppress(ConnectionResetError):  # it ended before it read all of it
-                assert sent.read() == b""
-    assert set(json.loads(opening)) == {"protocol", "oldest_reader", "resize", "rank", "nonce"}
-    assert SECRET.encode() not in opening
-    app.places.pop(processors[0])
-    app.server.send(pb.AppOrder(withdraw=pb.Withdraw(resize=1, reason="joining ranks ended")))
-    assert app.server.next("withdrawn").withdrawn.resize == 1
+    for resize, (name, answer) in enumerate(FALSE_ANSWERS.items(), 1):
+        world, processors = app.prepare(1)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(60)
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            world.order(0, op="join", address=address, secret=SECRET, resize=resize)
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as sent:
+                opening = sent.readline()
+                connection.sendall(answer)
+                assert world.wait(0) == 1, name
+                with suppress(ConnectionResetError):  # it ended before it read all of it
+                    assert sent.read() == b"", name
+        assert set(json.loads(opening)) == {"protocol", "oldest_reader", "resize", "rank", "nonce"}
+        assert SECRET.encode() not in opening
+        app.places.pop(processors[0])
+        withdraw = pb.Withdraw(resize=resize, reason="joining ranks ended")
+        app.server.send(pb.AppOrder(withdraw=withdraw))
+        assert app.server.next("withdrawn").withdrawn.resize == resize
     assert app.grow(1).committed
     finish(app, stop)
 

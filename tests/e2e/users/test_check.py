@@ -53,9 +53,9 @@ def check(folder: Path, *words: str, **parts: str) -> subprocess.CompletedProces
 
 
 def test_a_good_program_passes(tmp_path: Path) -> None:
-    done = check(tmp_path)
+    done = check(tmp_path, *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "resized 2 -> 4 -> 2 -> 4 processes: exit code 0" in done.stdout
+    assert "resized 1 -> 2 -> 1 -> 2 processes: exit code 0" in done.stdout
 
 
 def test_a_variable_of_the_first_iteration_is_named(tmp_path: Path) -> None:
