@@ -32,7 +32,10 @@ install: $(RUNTIME) ## Make .venv with all that is needed to run jobs
 
 venv: $(DEVELOP) ## Make .venv with everything for development
 
-test: check unit system ## Check stubs, style and types, then run every test
+# The types are checked by one process, so tests that start no others run beside it.
+test: $(DEVELOP) ## Check stubs, style and types, and run every test
+	@$(MAKE) --no-print-directory -j 2 check unit
+	@$(MAKE) --no-print-directory system
 
 check: $(DEVELOP)
 	$(BIN)/python -m pliant.protos.generate --check
@@ -42,17 +45,16 @@ check: $(DEVELOP)
 	$(BIN)/mypy tests
 
 # A test that fails is run again alone, up to twice; if it passes then, it is listed as flaky.
-# The three steps run one after the other even under `make -j`: they would compete for processors.
 # pytest compiles every test module, and keeps the result for the next worker unless it may not.
 RUN_TESTS := PYTHONDONTWRITEBYTECODE= PYTHONPATH=tests/support $(BIN)/python -m rerun_failed
 
-unit: check
+unit: $(DEVELOP)
 	$(RUN_TESTS) -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 # A quarter of the files name one of the markers. Each worker would import the others for nothing.
 SYSTEM_FILES = $$(grep -rlE "mark\.(mpi|cluster)" --include="test_*.py" tests | sort)
 
-system: unit
+system: $(DEVELOP)
 	$(RUN_TESTS) -n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults" $(SYSTEM_FILES)
 
 # Cases whose result is in .faults.jsonl are not run again; remove the file to run all cases.
