@@ -155,12 +155,16 @@ def federation() -> Iterator[Federation]:
         yield found
 
 
-def test_a_job_grows_into_a_second_site_and_shrinks_back(
-    federation: Federation, tmp_path: Path
-) -> None:
+def test_jobs_on_two_sites(federation: Federation, tmp_path: Path) -> None:
+    check_growth_into_a_second_site(federation, tmp_path)
+    check_processors_that_a_local_user_takes_first(federation)
+
+
+def check_growth_into_a_second_site(federation: Federation, folder: Path) -> None:
+    """Have a job grow into another site, shrink back, and lose a stub."""
     grid = federation.grid
     local = {"delft": federation.occupy("delft", 1), "leiden": federation.occupy("leiden", 1)}
-    counter = Counter(grid, tmp_path / "counter", sizes="2-6", prefer=2)
+    counter = Counter(grid, folder / "counter", sizes="2-6", prefer=2)
     # Two processors at delft, and one at leiden: one must stay idle there.
     grid.wait_for(counter.id, lambda job: job.processors == 3, "3 processors")
     assert {node.cluster for node in grid.client.nodes() if node.used} == set(SITES)
@@ -185,11 +189,12 @@ def test_a_job_grows_into_a_second_site_and_shrinks_back(
         "all stubs to be given back",
     )
     assert not federation.stub_processes()
+    for site, job in local.items():
+        federation.sites[site].client.cancel(job)
 
 
-def test_processors_that_a_local_user_takes_first_are_not_claimed_for_ever(
-    federation: Federation,
-) -> None:
+def check_processors_that_a_local_user_takes_first(federation: Federation) -> None:
+    """See that processors which a local user takes before a stub are not claimed forever."""
     grid = federation.grid
     federation.occupy("leiden", 3)
     federation.stop()
