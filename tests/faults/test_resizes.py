@@ -1,6 +1,6 @@
 """A fault in every step of a resize: the job is at its old or its new size, or FAILED with a stage.
 
-Run ``make faults`` for all of them; here is each failpoint once.
+Run ``make faults`` for all of them; here is a part.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ import pytest
 from clusterkit.cluster import Cluster
 from faultkit.soak import SETTINGS, Soak
 
-LAST_S = float(os.environ.get("PLIANT_SOAK_S", "16"))
-TURN_S = float(os.environ.get("PLIANT_SOAK_TURN_S", "8"))
+LAST_S = float(os.environ.get("PLIANT_SOAK_S", "12"))
+TURN_S = float(os.environ.get("PLIANT_SOAK_TURN_S", "6"))
 SEED = int(os.environ.get("PLIANT_TEST_SEED", "1"))
 
 pytestmark = [

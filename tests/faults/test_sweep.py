@@ -17,9 +17,8 @@ from pliant.faults.registry import POINTS
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(600)]
 
 SEED = int(os.environ.get("PLIANT_TEST_SEED", "1"))
-#: Each of another step.
+#: Each of another step. Of a start, `test_lives.py` kills the server at each failpoint.
 FEW = (
-    "server.start.after_commit",
     "server.go.after_commit",
     "controller.exits.in",
     "shim.kill",

@@ -135,10 +135,9 @@ def test_an_end_while_joining_ranks_start(cluster: Cluster, counter: Counter) ->
 # -------------------------------------------------------------------- it dies
 
 
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("rank", "size"), [(0, 3), (1, 1)])
 def test_a_rank_that_is_killed_after_go(
-    cluster: Cluster, counter: Counter, size: int, rank: int
+    cluster: Cluster, counter: Counter, rank: int, size: int
 ) -> None:
     ranks = cluster.ranks(counter.id)
     counter.shut("hold")

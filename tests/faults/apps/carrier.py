@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 FOLDER = sys.argv[1]
-PAUSE_S = 0.01
+PAUSE_S = 0.03
 
 
 def stand_in_the_way() -> None:
