@@ -62,7 +62,7 @@ class Server:
         return (self.run / "server.address").read_text().strip()
 
     def log(self) -> str:
-        return self._log.read_text()
+        return self._log.read_text() if self._log.exists() else ""
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         process, self.process = self.process, None
