@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 from pliant.client.api import Event
 from pliant.examples.experiments.adaptive_vs_rigid import __main__ as command
+from pliant.examples.experiments.adaptive_vs_rigid import resize_cost
 from pliant.examples.experiments.adaptive_vs_rigid.processor_use import Sample
 from pliant.examples.experiments.adaptive_vs_rigid.resize_cost import (
     residual_load,
     resizes_of,
     shrunk_times,
 )
-from testkit import run_python
 
 
 def event(time: float, kind: str, **data: Any) -> Event:
@@ -77,9 +78,17 @@ def test_wrong_options_are_refused(
 @pytest.mark.cluster
 @pytest.mark.mpi
 @pytest.mark.timeout(900)
-def test_a_shrunk_job_leaves_no_rank_behind(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("state_dir")
+def test_a_shrunk_job_leaves_no_rank_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resize_cost, "_STEADY_S", 1.0)  # in which job 1 computes
     words = ["cost", "--edge", "8", "--repeats", "1", "--processors", "2", "--out", str(tmp_path)]
-    run_python("-m", command.__package__, *words, timeout=600.0)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert command.main(words) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
     found = json.loads((tmp_path / "cost.json").read_text())
     sizes = [(entry["from"], entry["to"]) for entry in found["resizes"]]
     # By the operator, and by the strategy when job 2 arrives and ends.
