@@ -159,7 +159,16 @@ THEN = {
 }
 
 #: Steps of the second job: fewer than on the page, and long enough to be resized on its way.
-SHORTER = "8000"
+SHORTER = "4000"
+
+
+def pace(program: Path) -> None:
+    """Let the ranks of a program sleep in each step: they compute for as long as the test waits."""
+    text = program.read_text()
+    step = "        u = rod.with_halo\n"
+    assert step in text
+    paced = text.replace(step, f"        time.sleep(0.0025)\n{step}")
+    program.write_text(paced.replace("import sys\n", "import sys\nimport time\n"))
 
 
 def is_so(folder: Path, number: int, state: str, size: int) -> bool:
@@ -175,12 +184,14 @@ def is_so(folder: Path, number: int, state: str, size: int) -> bool:
 def test_what_is_typed_in_the_tutorial(bench: Path) -> None:
     page = TUTORIAL.read_text()
     typed = commands(page[page.index("## On a cluster") :].replace(" 60000\n", f" {SHORTER}\n"))
+    pace(bench / "rod.py")
     said = ""
     try:
         for command in typed:
             said += run(bench, [command])
             for part in (each for each in THEN if each in command):
-                wait_until(partial(is_so, bench, *THEN[part]), timeout=150, what=command)
+                there = partial(is_so, bench, *THEN[part])
+                wait_until(there, timeout=150, every=0.4, what=command)
     finally:
         subprocess.run(["pliant", "down"], check=False, capture_output=True, timeout=60)
     resized = ["2 -> 8 processors", "8 -> 3 processors", "2 -> 4 processors", "4 -> 1 processor"]
