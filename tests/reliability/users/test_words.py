@@ -73,8 +73,12 @@ def say_again(cluster: Cluster, word: Callable[[Client], object]) -> None:
 
 
 @pytest.mark.case(9)
-@pytest.mark.parametrize("point", WORDS)
-def test_hold_and_release_can_be_repeated(orders: Path, cluster: Cluster, point: str) -> None:
+def test_hold_and_release_can_be_repeated(orders: Path, cluster: Cluster) -> None:
+    for point in WORDS:
+        hold_and_release(orders, cluster, point)
+
+
+def hold_and_release(orders: Path, cluster: Cluster, point: str) -> None:
     blocking = cluster.client.submit("sleep", "600", sizes="4", type="mpi", stdout="/dev/null")
     cluster.wait_for(blocking, lambda job: job.state == "RUNNING", "all processors to be taken")
     job = cluster.client.submit("true", stdout="/dev/null")
@@ -93,13 +97,18 @@ def test_hold_and_release_can_be_repeated(orders: Path, cluster: Cluster, point:
 
 
 @pytest.mark.case(9)
-@pytest.mark.parametrize("point", [*WORDS, KILLS[1]])
-def test_a_job_is_requeued_once(orders: Path, cluster: Cluster, point: str, tmp_path: Path) -> None:
+def test_a_job_is_requeued_once(orders: Path, cluster: Cluster, tmp_path: Path) -> None:
+    for point in (*WORDS, KILLS[1]):
+        requeue(orders, cluster, point, tmp_path / point)
+
+
+def requeue(orders: Path, cluster: Cluster, point: str, folder: Path) -> None:
+    folder.mkdir()
     script = 'echo "$PLIANT_RUN" >> runs; while [ ! -e gate ]; do sleep 0.05; done; exit 5'
     job = cluster.client.submit(
-        "/bin/sh", "-c", script, stdout="/dev/null", chdir=str(tmp_path), type="mpi", sizes="2"
+        "/bin/sh", "-c", script, stdout="/dev/null", chdir=str(folder), type="mpi", sizes="2"
     )
-    runs = tmp_path / "runs"
+    runs = folder / "runs"
     wait_until(lambda: runs.exists() and runs.read_text().split() == ["1", "1"], what="it to run")
     fault = Fault(cluster, orders, point)
     say(cluster, lambda client: client.requeue(job))
@@ -108,7 +117,7 @@ def test_a_job_is_requeued_once(orders: Path, cluster: Cluster, point: str, tmp_
         assert cluster.client.job(job).run == 1, "nothing of it was durable"
         cluster.client.requeue(job)
     cluster.wait_for(job, again, "its second run")
-    (tmp_path / "gate").touch()
+    (folder / "gate").touch()
     found = cluster.wait_for(job, lambda job: job.final, "the job to end")
     assert (found.state, found.exit_code, found.run) == ("FAILED", 5, 2)
     assert runs.read_text().split() == ["1", "1", "2", "2"]
@@ -120,12 +129,12 @@ def again(job: Job) -> bool:
 
 
 @pytest.mark.case(9)
-@pytest.mark.parametrize("point", KILLS)
-def test_the_end_of_a_time_limit_is_kept(orders: Path, cluster: Cluster, point: str) -> None:
-    fault = Fault(cluster, orders, point)
-    job = cluster.client.submit("sleep", "600", stdout="/dev/null", time_limit_s=1)
-    fault.repair()
-    found = cluster.wait_for(job, lambda job: job.final, "the job to be ended")
-    assert found.state == "TIMEOUT"
-    assert not cluster.ranks(job)
-    settled(cluster.state)
+def test_the_end_of_a_time_limit_is_kept(orders: Path, cluster: Cluster) -> None:
+    for point in KILLS:
+        fault = Fault(cluster, orders, point)
+        job = cluster.client.submit("sleep", "600", stdout="/dev/null", time_limit_s=1)
+        fault.repair()
+        found = cluster.wait_for(job, lambda job: job.final, f"the job to be ended ({point})")
+        assert found.state == "TIMEOUT"
+        assert not cluster.ranks(job)
+        settled(cluster.state)
