@@ -64,7 +64,10 @@ class InAllocation(Cluster):
     def wait_over(self) -> None:
         """Wait until the job of Slurm has ended; then nothing of the cluster may be left."""
         wait_until(
-            lambda: self.slurm.is_over(self.job), timeout=PATIENCE_S * 3, what="the end of the job"
+            lambda: self.slurm.is_over(self.job),
+            timeout=PATIENCE_S * 3,
+            every=1.0,
+            what="the end of the job",
         )
         self.client.close()
         wait_until(
