@@ -15,7 +15,10 @@ class Position:
 
 
 class Loops:
-    """Numbers the loops from 1 in the order in which they begin, equally on all processes."""
+    """Numbers the loops from 1 in the order in which they begin.
+
+    A loop has the same number on all processes.
+    """
 
     def __init__(self) -> None:
         #: Number of the loop that began last.

@@ -31,7 +31,7 @@ class Registration:
     """
 
     def __init__(self, data: JobData, loops: Loops) -> None:
-        """Prepare to register objects in ``data``, until the first of ``loops`` has begun."""
+        """Store where objects are registered: in ``data``, until the first of ``loops`` begins."""
         self._data = data
         self._member = data.membership
         self._loops = loops

@@ -74,7 +74,9 @@ class Runtime:
         checkpoints: Checkpoints,
         evolving: bool = False,
     ) -> None:
-        """Set up the roles of this process that its environment describes.
+        """Create the objects with which this process takes part in resizes and checkpoints.
+
+        The environment determines which are needed.
 
         Args:
             environment: None in an ordinary MPI program, which no server manages.
@@ -82,7 +84,7 @@ class Runtime:
             loops: counts the loops of this process.
             sizes: sizes that the program can run on; None if it can run on any.
             checkpoints: takes the checkpoints of this job.
-            evolving: the size changes only when the program asks for that.
+            evolving: whether the size changes only when the program asks for that.
 
         Raises:
             CheckpointError: this start continues from a checkpoint that cannot be used.
@@ -204,7 +206,10 @@ class Runtime:
             self._coordinator.enter_loop(number)
 
     def leave_loop(self) -> None:
-        """Let rank 0's coordinator withdraw open offers, because the loop has ended."""
+        """Let rank 0's coordinator cancel all offers and resizes that have not begun.
+
+        Called when the program has left its loop.
+        """
         if self._coordinator is not None:
             self._coordinator.leave_loop()
 
@@ -306,7 +311,7 @@ class Runtime:
         call("after_resize", self.after_hooks, info)
 
     def _begin(self, decision: Decision) -> bool:
-        """Wait until all processes are here, then begin the resize; collective over the job.
+        """Wait until all processes have reached this safe point, then begin the resize; collective.
 
         The other processes may be far behind rank 0, because a broadcast does not make rank 0 wait,
         or they may still run a hook. The time limits of the server and of the joining ranks start

@@ -29,8 +29,8 @@ class _NotPlain(Exception):
 def encode(values: Sequence[Any], *, allow_pickle: bool = True) -> bytes:
     """Return values as bytes that `decode` can read.
 
-    A container that occurs several times is stored once, so that the copy has the same shape; only
-    a value that is pickled shares nothing with the others.
+    A container that occurs several times in the values is stored once, and `decode` returns one
+    object for all its occurrences. This does not apply to containers inside a pickled value.
 
     Args:
         values: any Python values.

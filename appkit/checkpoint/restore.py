@@ -65,7 +65,10 @@ class Restorer:
     """Restores the data of one process when the job is started again from a checkpoint."""
 
     def __init__(self, manifest: Manifest, store: CheckpointStore, data: JobData) -> None:
-        """Begin to restore a checkpoint: this process is joining until it reaches the saved loop.
+        """Begin to restore a checkpoint.
+
+        Until the program reaches the loop in which the checkpoint was saved, this process is
+        treated like one that joins the job in a resize.
 
         Args:
             manifest: the contents of the checkpoint except the arrays.

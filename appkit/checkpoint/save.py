@@ -65,11 +65,11 @@ class Checkpoints:
         """Take a checkpoint, unless it is for a suspension that was withdrawn; collective.
 
         Args:
-            order: for which suspension the checkpoint is taken, or that the program asked for it.
-                It is equal on all processes.
+            order: the reason for the checkpoint: a suspension, or a request of the program. It is
+                equal on all processes.
             position: the present loop and iteration.
             once: encoded results of ``job.once``.
-            suspension: on rank 0, the coordinator's handler of suspensions; None elsewhere.
+            suspension: on rank 0, the coordinator's handler of suspensions; None on other ranks.
 
         Returns:
             Whether the processes leave now: the job is suspended, and the server has confirmed that

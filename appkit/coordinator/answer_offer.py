@@ -77,8 +77,9 @@ def answer_offer(
 ) -> Answer:
     """Return the program's answer to an offer of the server.
 
-    The program's ``on_offer`` decides. If it returns None, or there is none, the library decides.
-    An offer of a size that the program cannot run on is refused without asking.
+    The program's ``on_offer`` decides. If it returns None, or the program has no ``on_offer``, the
+    library decides. An offer of a size that the program cannot run on is refused without a call of
+    ``on_offer``.
 
     Args:
         offer: the server's proposal.
@@ -172,9 +173,10 @@ def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
 
 
 def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
-    """Return whether the offered price is at least as good as that in the terms.
+    """Return whether the offered price is at least as good for the job as the price in the terms.
 
-    True if the terms name no price. A growth must cost at most this price, a shrink must pay it.
+    For a growth, the job pays the offered price, which must not be higher. For a shrink, the job is
+    paid, and the offered price must not be lower. True if the terms name no price.
     """
     if terms.price is None:
         return True

@@ -83,7 +83,8 @@ class ProgramInfo:
 class Coordinator:
     """Negotiates resizes with the server, on rank 0.
 
-    It holds the resize that the server has ordered by a GO message, until that has ended.
+    When the server has ordered a resize by a GO message, the coordinator stores this order until
+    the resize has ended.
     """
 
     def __init__(self, program: ProgramInfo, *, standby: int | None = None, loop: int = 0) -> None:
@@ -294,10 +295,10 @@ class Coordinator:
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
         """Ask the joining ranks to read arrays with ``constant=True`` from files.
 
-        The resize can begin only when each of them has tried to.
+        The resize can begin only when each joining rank has read its parts or has failed to.
 
         Args:
-            resize: the number of the growth.
+            resize: the number of the resize.
             constant: a description of the files.
         """
         with self._lock:

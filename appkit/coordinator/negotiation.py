@@ -75,7 +75,8 @@ class Negotiations:
         This may take long, because the program decides.
 
         Returns:
-            None if the message needs no answer, or if the negotiation has ended in the meantime.
+            The message with the answer; None if ``template`` needs no answer, or if the negotiation
+            has ended in the meantime.
         """
         with self._lock:
             negotiation = self._by_number.get(template.negotiation)

@@ -49,8 +49,8 @@ def offer_from_template(template: Template, current: int) -> Offer:
 def reply_template(template: Template, answer: Answer, current: int) -> Template:
     """Return the message that answers a proposal: its items, each accepted, refused or changed.
 
-    Only processors and named resources are accepted. Other items are refused, and with them an
-    offer that requires them.
+    Only processors and named resources can be accepted; all other items are refused. If the
+    proposal requires one of the refused items, the answer refuses the whole proposal.
 
     Args:
         template: the proposal of the server.

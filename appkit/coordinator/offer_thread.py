@@ -12,7 +12,7 @@ class AnswerChannel(Protocol):
     """The connection that delivered a proposal and that sends its answer."""
 
     def send_answer(self, reply: Template) -> None:
-        """Send the server the program's answer to a proposal."""
+        """Send ``reply``, the message that contains the program's answer to a proposal."""
 
 
 class OfferThread:
@@ -37,7 +37,12 @@ class OfferThread:
         self._waiting.put(None)
 
     def put(self, channel: AnswerChannel, template: Template) -> None:
-        """Queue ``template``, a proposal for the program; the answer is sent on ``channel``."""
+        """Queue a proposal of the server, so that the program answers it in the offer thread.
+
+        Args:
+            channel: the connection on which the answer is sent.
+            template: the message with the proposal.
+        """
         self._waiting.put((channel, template))
 
     def _run(self) -> None:

@@ -82,7 +82,10 @@ class Request:
 
 
 class Requests:
-    """The requests of the job as this process knows them. Only the latest one can be pending."""
+    """The program's requests for other sizes of the job, as this process knows them.
+
+    Only the latest one can be pending.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,10 @@ class Requests:
 
     @property
     def asked(self) -> RequestRecord | None:
-        """Return the record of the latest request, or None. May be called in any thread."""
+        """Return the record of the program's latest request; None if it has made none.
+
+        May be called in any thread.
+        """
         return self.latest._asked if self.latest is not None else None
 
     # ---------------------------------------------------------------- called by the program
@@ -174,7 +180,10 @@ class Requests:
             self._changed(asked)
 
     def _end_pending(self, reason: str) -> bool:
-        """Cancel the latest request for ``reason`` if it is pending; return whether it was."""
+        """Cancel the latest request if it is pending, and return whether it was pending.
+
+        ``reason`` is the text that the program can read as the reason of the cancellation.
+        """
         asked = self.asked
         if self.latest is None or asked is None or asked.state is not RequestState.PENDING:
             return False

@@ -124,7 +124,7 @@ def progress_to_wire(progress: Progress) -> pb.AppReport:
 
 
 def decision_from_wire(go: pb.Go) -> Decision:
-    """Return the resize that a GO message of the server orders to carry out."""
+    """Return the resize that the server orders by ``go``, a GO message."""
     return Decision(
         resize=go.resize,
         epoch=go.epoch,

@@ -302,9 +302,12 @@ def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.App
 
 
 def _on_refused(reason: str, standby: bool) -> None:
-    """Print why the server refused this application, and end the process.
+    """Print why the server refused this application, and end the process unless it is a standby.
 
-    A process with a standby coordinator continues.
+    Args:
+        reason: the server's reason.
+        standby: whether this process only stands by to become rank 0 in the next shrink. It then
+            continues.
     """
     print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
     sys.stderr.flush()

@@ -41,15 +41,19 @@ class StepStream:
         """Prepare the stream; `start` sends the first message.
 
         Args:
-            coordinator: gets the orders of the step manager.
-            control: the control socket of this rank.
+            coordinator: receives the orders of the step manager, which divides the processors of a
+                job among the steps of its script.
+            control: the control socket, which connects this rank to its supervising process.
         """
         self._coordinator, self._control = coordinator, control
         self._lock = threading.Lock()
         self._offers = OfferThread(coordinator)
 
     def start(self) -> None:
-        """Tell the step manager that the program can be resized from now on."""
+        """Send the first message to the step manager: the program can be resized from now on.
+
+        The step manager divides the processors of a job among the steps of its script.
+        """
         hello = self._coordinator.begin_stream()
         self._offers.start()
         self._write(
@@ -82,7 +86,11 @@ class StepStream:
                 self._coordinator.on_request_answer(refusal)
 
     def send_answer(self, reply: Template) -> None:
-        """Send the step manager the program's answer to a proposal."""
+        """Send ``reply``, the message that contains the program's answer to a proposal.
+
+        It goes to the step manager, which divides the processors of a job among the steps of its
+        script.
+        """
         self._write(
             op="answer",
             resize=reply.negotiation,
@@ -95,7 +103,10 @@ class StepStream:
         self._offers.stop()
 
     def on_order(self, order: dict[str, Any]) -> None:
-        """Carry out an order of the step manager; called in the control thread."""
+        """Carry out an order of the step manager; called in the thread of the control socket.
+
+        The step manager divides the processors of a job among the steps of its script.
+        """
         match order["op"]:
             case "offer":
                 self._on_offer(order)
@@ -113,7 +124,7 @@ class StepStream:
                 self._coordinator.withdraw(order["resize"])
 
     def _on_offer(self, order: dict[str, Any]) -> None:
-        """Let the program answer an offer, which it can only accept or refuse."""
+        """Ask the program to accept or refuse an offer; a counter-offer is not possible here."""
         proposed, size = int(order["proposed"]), self._coordinator.size
         direction = Direction.RECEIVE if proposed > size else Direction.RELEASE
         item = Item("processors", abs(proposed - size), direction, sizes=str(proposed))

@@ -52,8 +52,8 @@ class SuspensionHandler:
     def on_order(self, number: int, step: SaveStep) -> None:
         """Handle an order of the server about suspension ``number``: save, leave or withdraw.
 
-        An order to leave lets the processes exit that have saved. A withdrawal changes nothing if
-        the suspension has begun.
+        After an order to leave, the processes exit if their checkpoint is saved. A withdrawal
+        changes nothing if the suspension has begun.
         """
         with self._lock:
             if step is SaveStep.LEAVE:
@@ -84,7 +84,10 @@ class SuspensionHandler:
     # ---------------------------------------------------------------- the main thread
 
     def next_order(self) -> CheckpointOrder | None:
-        """Return the order to save at the next safe point; None if no suspension waits for one."""
+        """Return the order to save a checkpoint at the next safe point.
+
+        None if the server has ordered no suspension, or if the suspension has begun already.
+        """
         with self._lock:
             return CheckpointOrder(self._number) if self.pending else None
 

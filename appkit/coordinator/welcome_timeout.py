@@ -17,7 +17,7 @@ class WelcomeWatchdog:
     def start(
         self, is_current: Callable[[], bool], give_up: Callable[[], None], limit_s: float
     ) -> None:
-        """Start to watch, in a thread, an attempt to connect to the server and to be welcomed.
+        """Start a thread that watches one attempt to connect to the server and be accepted by it.
 
         Args:
             is_current: returns whether the server still has the address that is used.

@@ -115,7 +115,12 @@ class Constant(RegisteredData):
         return other, checksum(other.buffers())
 
     def expect(self, coming: tuple[Handle, int] | None) -> None:
-        """Keep ``coming``, the result of `fetch`, for the next resize; None if no part was read."""
+        """Store the part that `fetch` has read, for use in the next resize.
+
+        Args:
+            coming: the result of `fetch`: a filled copy of the handle and its checksum; None if no
+                part was read.
+        """
         self._coming = coming
 
     def drop(self) -> None:
@@ -156,7 +161,7 @@ class Constant(RegisteredData):
         return Transfers((), 0) if self.ahead else self.handle.plan(rank_map, gathered)
 
     def plan_checksum(self, plan: Any) -> int:
-        """Return a checksum of the plan, which must be equal on all processes."""
+        """Return a checksum of the transfer plan, which must be equal on all processes."""
         return hash(plan) if self.ahead else self.handle.plan_checksum(plan)
 
     def estimate(self, rank_map: RankMap) -> int:

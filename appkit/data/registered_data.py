@@ -75,7 +75,7 @@ class RegisteredData(ABC):
 
     @abstractmethod
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
-        """Return which process sends how much of this object to which other one in a resize.
+        """Return how much of this object each process sends to each other process in a resize.
 
         Called after `prepare`. All processes must make the same plan.
         """

@@ -54,7 +54,8 @@ class _JoinGroup:
     def is_waiting_at(self, loop: int) -> bool:
         """Return whether all joining ranks wait at loop ``loop`` of the program.
 
-        If arrays with ``constant=True`` are prefetched, each rank must have tried to read them.
+        If arrays with ``constant=True`` are prefetched, each joining rank must also have read its
+        parts or have failed to read them.
         """
         return len(self.peers) == self.count and all(
             peer.loop == loop > 0 and (self.prefetch is None or peer.has_fetched is not None)
@@ -142,7 +143,8 @@ class Rendezvous:
     def is_complete(self) -> bool:
         """Return whether all joining ranks wait at the loop that the application runs.
 
-        If arrays with ``constant=True`` are prefetched, each rank must have tried to read them.
+        If arrays with ``constant=True`` are prefetched, each joining rank must also have read its
+        parts or have failed to read them.
         """
         with self._lock:
             return self._group is not None and self._group.is_waiting_at(self._loop)
@@ -155,10 +157,12 @@ class Rendezvous:
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
         """Ask the joining ranks of a resize to read their parts of arrays with ``constant=True``.
 
-        `is_complete` is False until each of them has tried to.
+        From now on, `is_complete` is False until each joining rank has read its parts or has failed
+        to read them.
 
         Args:
-            resize: the resize; if another one is gathered, nothing happens.
+            resize: the number of the resize. If the joining ranks belong to another resize, nothing
+                happens.
             constant: a description of the files to read.
         """
         with self._lock:
@@ -231,7 +235,7 @@ class Rendezvous:
             self._on_failure(group.resize, fault)
 
     def _serve(self) -> None:
-        """Wait for messages, handle them, then advance all joining ranks."""
+        """Wait for messages and handle them, then send joining ranks what they need next."""
         with self._lock:
             group = self._group
         self._listener.awaited_resize = group.resize if group is not None else None
@@ -266,7 +270,13 @@ class Rendezvous:
             self._on_failure(group.resize, reason)
 
     def _advance(self, group: _JoinGroup, active: int) -> None:
-        """Admit joining ranks, send them on to the active loop, and report changes of the group."""
+        """Admit joining ranks, send each the message that it needs next, and report changes.
+
+        Args:
+            group: the joining ranks of one resize.
+            active: the number of the loop that the application runs. Ranks that wait at an earlier
+                loop are told to continue to this one.
+        """
         for peer in self._listener.unauthenticated():
             if not self._admit(group, peer):
                 self._remove(peer)

@@ -28,7 +28,7 @@ class ConnectionSigner:
     """Signs the lines that this side sends, and checks the signatures of received lines."""
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
-        """Start counting lines at 0.
+        """Create a signer for a connection on which no line has been sent or received yet.
 
         Args:
             key: the key of this connection.
@@ -67,7 +67,7 @@ class ConnectionSigner:
 
 
 class JoiningSide:
-    """The part of a joining rank in the handshake with the running application."""
+    """Carries out the handshake with the running application, in a joining rank."""
 
     def __init__(self, secret: str, resize: int, rank: int) -> None:
         """Start a handshake.
@@ -99,7 +99,7 @@ class JoiningSide:
 
 
 class RunningSide:
-    """The part of the running application in the handshake with one joining rank."""
+    """Carries out the handshake with one joining rank, in the running application."""
 
     def __init__(self, secret: str, resize: int, rank: int, nonce: bytes) -> None:
         """Start a handshake with the resize, rank and nonce of the rank's first message."""

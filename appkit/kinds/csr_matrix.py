@@ -201,7 +201,9 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts_by_owner(self) -> dict[int, slice]:
-        """Return, for each rank that owns some of this process's `ghosts`, their slice of `ghosts`.
+        """Return which slice of `ghosts` each other rank owns.
+
+        Ranks that own none of this process's ghosts are left out.
 
         Raises:
             DistributionError: the matrix is not square.
@@ -280,7 +282,10 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def split_description(self) -> list[object]:
-        """Return the part of an array's description which tells that it is ``like`` this matrix."""
+        """Return JSON values which say that an array is divided like the rows of this matrix.
+
+        They become a part of the array's description.
+        """
         return ["like", self.name]
 
     def layout_for(self, size: int) -> Layout:

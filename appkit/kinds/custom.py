@@ -135,7 +135,11 @@ class Custom(RegisteredData, Generic[V]):
         self._next, self._packed = [], []
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the value to a checkpoint, as the bytes that ``pack`` makes for one process."""
+        """Write the value of this process to a checkpoint.
+
+        The program's ``pack`` converts the value to bytes. It is called with 1 as the number of
+        processes, so that it returns the whole value.
+        """
         out.write(self._pack_checked(self._value[0], 1)[0])
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:

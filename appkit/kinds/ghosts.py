@@ -49,12 +49,12 @@ class Ghosts:
 class GhostExchange:
     """Fetches the values of this process's ghosts from the processes that own them.
 
-    The object stores which rows this process sends to each other one. It is made once for each
+    The object stores which rows this process sends to each other process. It is made once for each
     distribution of the matrix.
     """
 
     def __init__(self, ghosts: Ghosts, start: int, comm: MPI.Intracomm) -> None:
-        """Find out, with all processes, which values each must send to which other one; collective.
+        """Find out which values each process must send to each other process; collective.
 
         Args:
             ghosts: the columns of other processes that this process needs.

@@ -98,7 +98,7 @@ class Items(SinglePartHandle):
         return rebalance_entries([self], self._membership.communicator())
 
     def _fitting(self, values: Any) -> Array:
-        """Return values that the program gave as an array of items.
+        """Convert values that the program gave to an array of items, and return it.
 
         The values are copied if the program could still change the array that it gave.
 
@@ -124,7 +124,8 @@ class Items(SinglePartHandle):
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """Return what the distribution rule must know from this process before a resize.
 
-        For equal numbers of items, this is the number of items of this process.
+        If the rule gives all processes equal numbers of items, it must know how many items this
+        process has.
         """
         assert self._array is not None
         return self._distribution.local_metadata(self._array, ItemExchange(rank_map, me, gathered))

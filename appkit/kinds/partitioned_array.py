@@ -241,7 +241,9 @@ class PartitionedArray(SinglePartHandle):
 
 
 def _packed_buffer(array: Array, others: Owners, processes: tuple[int, ...]) -> PackedBuffer:
-    """Return an array as source or target of a redistribution that sends each row to its own rank.
+    """Return this process's part as a buffer for a redistribution, which moves rows from or to it.
+
+    Each row may go to, or come from, another rank.
 
     Args:
         array: the old or the new part of this process.

@@ -85,7 +85,7 @@ class Membership:
         Args:
             comm: the new communicator of the job.
             epoch: the new version of the job's allocation, which rises by one with each resize.
-            processors: the global processor of each rank.
+            processors: the number of each rank's processor in the whole cluster.
         """
         self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size
         self.allocation = (epoch, processors)

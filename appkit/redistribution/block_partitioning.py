@@ -34,7 +34,7 @@ class Split(Protocol):
     def layout_for(self, size: int) -> Layout:
         """Return the blocks on ``size`` processes.
 
-        If the rule does not depend on the size only, ``size`` must be the present one.
+        If the rule needs more than the size, ``size`` must be the present number of processes.
         """
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
@@ -164,7 +164,9 @@ def cuts_evenly(start: int, stop: int, extent: int, parts: int) -> list[Cut]:
 
 
 def layout_of(cuts: Sequence[Sequence[Cut]], counts: Sequence[int], parts: int) -> Layout:
-    """Return the blocks whose borders all processes have found, each among its own objects.
+    """Return the layout of all blocks, put together from the borders that each process found.
+
+    Each process has looked for borders only among its own objects.
 
     Args:
         cuts: The borders that each process found.

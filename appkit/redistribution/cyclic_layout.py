@@ -74,7 +74,7 @@ class BlockIntersection:
 
     @classmethod
     def of(cls, old: CyclicLayout, here: int, new: CyclicLayout, there: int) -> "BlockIntersection":
-        """Return the cells that process ``here`` owns in layout ``old``, and ``there`` in ``new``.
+        """Return the cells that belong to process ``here`` in ``old`` and to ``there`` in ``new``.
 
         The shared blocks follow from the Chinese remainder theorem.
         """

@@ -97,10 +97,10 @@ class PackedBuffer:
             self._cells[positions] = piece
 
     def copy(self, other: int, first: int, stop: int, piece: Array) -> None:
-        """Write ``piece``, a part that stays on this process, to its new place.
+        """Write ``piece``, cells that stay on this process, to their new places in this array.
 
         Args:
-            other: this process.
+            other: this process, which is both sender and receiver of the transfer.
             first: the number of its first cell in the transfer.
             stop: one past the number of its last cell.
             piece: the cells.
@@ -152,7 +152,10 @@ _Part = tuple[Transfer, int, int]
 
 
 class _PackedExchange:
-    """Sends and receives the parts of transfers on this process, over one communicator."""
+    """Sends and receives this process's cells, in one message for each part of a transfer.
+
+    Long transfers are divided into parts.
+    """
 
     def __init__(
         self,
@@ -185,11 +188,13 @@ class _PackedExchange:
 
 
 def _parts(transfers: Sequence[Transfer], first: int, step: int) -> list[_Part]:
-    """Return the part of each transfer that begins at cell ``first``, if the transfer has one.
+    """Return one part of each transfer: at most ``step`` cells, from cell ``first`` on.
+
+    Transfers with ``first`` cells or fewer are left out.
 
     Args:
         transfers: the transfers.
-        first: the number of the part's first cell in each transfer.
+        first: the number of the part's first cell in each transfer, from 0.
         step: the largest number of cells of a part.
     """
     return [(s, first, min(first + step, s.cells)) for s in transfers if first < s.cells]

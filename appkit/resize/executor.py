@@ -111,7 +111,7 @@ class Executor:
         self._plans: list[TransferPlan] = []
 
     def open_port(self, send_port: Callable[[str], None]) -> None:
-        """Open the port at which `grow` accepts, and send its name to the joining ranks.
+        """Open the MPI port of `grow`, and send the name of the port to the joining ranks.
 
         Called on rank 0 only, before `grow`. The joining ranks connect while the other processes
         are still on their way to `grow`, which shortens the pause.
@@ -258,7 +258,7 @@ class Executor:
 
         Args:
             decision: the server's order for the resize.
-            processors: the global processor of each rank after the resize.
+            processors: the number of each rank's processor in the whole cluster, after the resize.
             position: a `JoinState` as plain data for the joining ranks; None in a shrink.
         """
         if self._member.rank != 0:

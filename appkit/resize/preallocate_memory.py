@@ -49,7 +49,7 @@ class Preallocator:
         self._is_complete = False
 
     def execute(self, order: PreallocateOrder) -> None:
-        """Start to allocate for a growth in a thread, or release the memory if it was withdrawn.
+        """Carry out ``order``: allocate memory for a growth in a new thread, or release memory.
 
         Memory that was allocated for another growth is released first.
         """

@@ -356,9 +356,9 @@ class Prefetcher:
         return fetched
 
     def _stage(self, parts: NewParts) -> None:
-        """Store the prefetched parts with their arrays, for the coming resize.
+        """Store each prefetched part with its constant array, for use in the coming resize.
 
-        The list is empty on a process that will leave.
+        ``parts`` is empty on a process that will leave.
         """
         for constant, part in zip(self._constants, parts, strict=False):
             constant.expect(part)
@@ -367,7 +367,7 @@ class Prefetcher:
         return tuple(constant.version for constant in self._constants)
 
     def _warn(self) -> None:
-        """Print why a prefetch failed on stderr, at the first failure only."""
+        """Print on stderr why a prefetch failed, at the first failure only."""
         if self._error and not self._warned:
             self._warned = True
             text = f"pliant: constant data moved in the pause of a resize: {self._error}"

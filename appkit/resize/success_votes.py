@@ -24,8 +24,8 @@ def vote(
         stage: the stage of the resize, for the error.
         error: the error of this process; empty if it has none.
         comm: all processes that take part.
-        home: the communicator of the old processes; None on joining ranks. The result of the vote
-            on it is final, and error texts are exchanged on it.
+        home: the communicator of the old processes; None on joining ranks. The old processes vote
+            again on it, because ``comm`` can fail, and exchange their error texts on it.
         marks: numbers that must be equal on all processes without an error. Each process gives the
             same count of them.
 

@@ -21,7 +21,7 @@ _GROWTH = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fact of a host that stops its deployment."""
+    """A fact about a host because of which Pliant cannot be deployed there."""
 
     #: What was checked.
     check: str

@@ -27,7 +27,10 @@ def daemon_names(cluster: Cluster, host: Host) -> list[str]:
 
 
 def account_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """Return the arguments that all operations under the account of the daemons need."""
+    """Return the arguments for operations on a host that run programs as the daemons' account.
+
+    They are the name of the account and the folders of Pliant on the host.
+    """
     folders = host.folders
     return {
         "prefix": folders.prefix,
@@ -85,7 +88,7 @@ def _argv(host: Host, name: str, environment: str) -> list[str]:
 
 
 def stop_steps(cluster: Cluster, host: Host, running: Iterator[str] | list[str]) -> Iterator[Step]:
-    """Yield steps that stop the ``running`` daemons, in the reverse of the given order."""
+    """Yield steps that stop the daemons in ``running``, the last of them first."""
     for name in reversed(list(running)):
         arguments = {**account_arguments(cluster, host), "daemon": name}
         yield Step(f"stop {name}", "stop-daemon", arguments, phase=Phase.START)
@@ -125,7 +128,7 @@ def token_arguments(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def wait_steps(cluster: Cluster, host: Host) -> Iterator[Step]:
-    """Yield steps that wait until a node is connected, and until the server uses it."""
+    """Yield steps that wait until a host's node controller is connected and the server uses it."""
     port = int(cluster.listen.rpartition(":")[2])
     arguments = {
         "prefix": host.folders.prefix,

@@ -87,7 +87,7 @@ def read_hosts_file(path: str) -> Cluster:
 
 
 class _Reader:
-    """Checks the content of a file; every error names the line of its key."""
+    """Checks the content of the hosts file; every error names the line of the key that is wrong."""
 
     def __init__(self, path: str, data: Mapping[str, Any]) -> None:
         self._path, self._data = path, data
@@ -261,9 +261,15 @@ def _located(message: str) -> tuple[list[str], str]:
 
 
 def _line_of(path: str, place: Sequence[str]) -> int:
-    """Return the number of the line with a key, or with the innermost enclosing key in the file.
+    """Return the number of the line in which a key is, counted from 1.
 
-    0 if there is neither.
+    Args:
+        path: the path of the hosts file.
+        place: the names of the enclosing keys from the outermost on, then that of the key.
+
+    Returns:
+        The line; that of the innermost enclosing key if the key is missing; 0 if that is missing,
+        too.
     """
     try:
         with open(path, encoding="utf-8") as file:

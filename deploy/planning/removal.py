@@ -88,11 +88,11 @@ def plan_removal(
 
 
 def _state_folders(cluster: Cluster, host: Host, facts: HostFacts) -> tuple[list[str], list[str]]:
-    """Return the folders to remove with their content, and the folders to keep.
+    """Return two lists: the folders to remove with their content, and the folders to keep.
 
-    The hosts file may have been changed since the deployment, or may name a folder that held
-    other files before. So only folders that the record lists are removed, and those whose usual
-    names belong to Pliant: systemd makes some of these.
+    A folder is removed only if the record of the deployment lists it, or if its path is one of
+    Pliant's default paths (systemd makes some of these). Others are kept: the hosts file may
+    have been changed since, or may name a folder that held other files before.
     """
     assert facts.manifest is not None
     usual = Folders()

@@ -42,7 +42,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The command of the administrator: its task, its hosts and its options."""
+    """The command that the administrator gave: its task, its hosts and its options."""
 
     mode: Mode
     #: The hosts that the command is about.

@@ -32,26 +32,26 @@ class ProgressView(Protocol):
         """Record that a host has failed; ``text`` names the step or check."""
 
     def end(self, host: str, text: str) -> None:
-        """Record that a host has ended its plan; ``text`` is the result."""
+        """Record that a host has finished with its plan; ``text`` is the result."""
 
 
 class QuietView:
     """Shows nothing, for output as JSON."""
 
     def begin(self, host: str, steps: int) -> None:
-        """Show nothing."""
+        """Show nothing when the host begins its plan."""
 
     def step(self, host: str, text: str) -> None:
-        """Show nothing."""
+        """Show nothing when the host begins a step."""
 
     def wait(self, host: str) -> None:
-        """Show nothing."""
+        """Show nothing when the host waits for others."""
 
     def fail(self, host: str, text: str) -> None:
-        """Show nothing."""
+        """Show nothing when the host fails."""
 
     def end(self, host: str, text: str) -> None:
-        """Show nothing."""
+        """Show nothing when the host has finished with its plan."""
 
 
 class LineView(QuietView):
@@ -61,7 +61,7 @@ class LineView(QuietView):
         self._lock = threading.Lock()
 
     def step(self, host: str, text: str) -> None:
-        """Print a step."""
+        """Print the name of the host and the step that ``text`` describes."""
         with self._lock:
             print_text(clean(f"{host}: {text}"))
             sys.stdout.flush()

@@ -25,7 +25,10 @@ _MAX_NAME_WIDTH = 32
 
 
 class _State(IntEnum):
-    """The state of a host. If the terminal has too few lines, small values are shown first."""
+    """The state of a host, numbered by how important it is to show the host.
+
+    If the terminal has too few lines for all hosts, those with the smallest numbers are shown.
+    """
 
     WORKING = 0
     FAILED = 1
