@@ -87,9 +87,9 @@ class Trigger:
         return 0 if "drop" in actions else 2 if "double" in actions else 1
 
     def write(self) -> None:
-        """Raise OSError (ENOSPC) if a ``full-disk`` order makes the disk seem full at present.
+        """Raise the error of a full disk (OSError, ENOSPC) if a ``full-disk`` order is in effect.
 
-        The order is in effect for the number of seconds that it names.
+        Called before each write. The order is in effect for the number of seconds that it names.
         """
         if time.monotonic() < self._disk_full_until:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

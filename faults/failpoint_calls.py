@@ -19,7 +19,7 @@ class _Trigger(Protocol):
         """
 
     def write(self) -> None:
-        """Raise OSError (ENOSPC) if a ``full-disk`` order makes the disk seem full at present."""
+        """Raise the error of a full disk (OSError) if a ``full-disk`` order is in effect now."""
 
     def identify(self, **who: object) -> None:
         """Add properties of this process, such as its node, by which orders select processes."""
@@ -54,9 +54,9 @@ def failpoint(name: str) -> None:
 def message(name: str) -> range:
     """Carry out the orders for this failpoint; return a range: how often to handle the message.
 
-    The range has one element without an order, none if the message is dropped, two if it is
-    doubled. Use it as ``for _ in message("server.answer.in"): ...`` around the handling of the
-    message.
+    The range has one element. It is empty if an order drops the message, and has two elements if an
+    order doubles it. Use it as ``for _ in message("server.answer.in"): ...`` around the handling of
+    the message.
 
     Args:
         name: one of `registry.POINTS` that can do ``drop`` or ``double``.

@@ -180,7 +180,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uses_tls(self) -> bool:
-        """Return whether nodes of other hosts may connect: there is an identity, and an address."""
+        """Return whether other hosts may connect: ``listen`` is set and there is an identity."""
         return bool(self.listen) and has_identity(self.state)
 
     @property

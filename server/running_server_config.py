@@ -26,7 +26,7 @@ def write_running_config(config: Config) -> None:
 
 
 def remove_running_config(config: Config) -> None:
-    """Remove the file, because the server ends."""
+    """Remove the file with the configuration that this server uses, because the server ends."""
     (config.run / _FILE).unlink(missing_ok=True)
 
 

@@ -320,10 +320,10 @@ class Server:
         self._remove.on_jobs_ended(jobs)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
-        """Store the next generation number, and the name and key of a new cluster.
+        """Store the next generation, which is the number of this start.
 
-        All of these values are durable before anything uses them. Return the table ``meta`` with
-        the new values.
+        For a new cluster, also store its name and key. All of these values are durable before
+        anything uses them. Return the table ``meta`` with the new values.
         """
         used = self._config.state / GENERATION_FILE
         seen = read_last_seen(self._config.state / COMMITS_FILE)

@@ -30,7 +30,7 @@ _CERTIFICATE, _CHAIN = "x509_pem_cert", "x509_pem_cert_chain"
 
 @dataclass(frozen=True, slots=True)
 class CertifiedNode:
-    """A node that has shown its certificate, with which its stream was opened."""
+    """A node that has opened its stream with a certificate of this cluster."""
 
     name: str
     certificate: x509.Certificate
@@ -38,7 +38,10 @@ class CertifiedNode:
     slots: int | None
 
     def check_registration(self, name: str, slots: int) -> str:
-        """Return why the node may not register with this name and slots; empty if it may."""
+        """Return why the node may not register with this name and number of slots.
+
+        The text is empty if the node may.
+        """
         if name != self.name:
             return (
                 f"node {self.name} registers as {name!r:.80}: the name in its certificate is its "
@@ -126,7 +129,7 @@ class NodeAdmission:
         return _refusal(node, self._admitted().get(node.name))
 
     def has_earlier_certificates(self, node: CertifiedNode) -> bool:
-        """Return whether the list still accepts certificates older than the one of ``node``.
+        """Return whether the list of admitted nodes also accepts older certificates of ``node``.
 
         The node has connected with its newest certificate, so it needs no earlier one any more. If
         the list cannot be read, the answer is False.

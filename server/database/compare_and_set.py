@@ -47,7 +47,7 @@ class RowVersions:
 
         Args:
             job: the job. If it is a task of an array, it may not have a row yet.
-            summary_of: returns what lists show of a task's program (output file, folder, command).
+            summary_of: returns output file, folder and command line of a task, for lists of jobs.
         """
         if job.spec.array and job.id not in self._rows:
             self.remember(job)

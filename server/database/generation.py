@@ -35,8 +35,9 @@ def next_generation(
 ) -> Mapping[str, str]:
     """Return the values to store in the table ``meta`` when the server starts.
 
-    They contain the new generation. If the database is an older copy, they also contain the
-    numbers from which jobs, runs and resizes are counted, so that no number is used twice.
+    They contain the new generation, the number of this start. If the database is an older copy,
+    they also contain the numbers from which jobs, runs and resizes are counted, so that no number
+    is used twice.
 
     Args:
         meta: the stored values.

@@ -64,7 +64,7 @@ class PhaseQuery:
     limit: int = MAX_HISTORY_LINES
 
     def selects(self, phase: AllocationPhase) -> bool:
-        """Return whether a phase matches this query."""
+        """Return whether a phase (a time with unchanged allocation) matches this query."""
         return (
             (not self.jobs or phase.job in self.jobs)
             and self.uid in (None, phase.uid)
@@ -132,7 +132,7 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the newest event's time (epoch seconds); None without events or open jobs."""
+        """Return the newest event's epoch time; None if there is no event, or no open job."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -187,7 +187,7 @@ class Reader:
         return [JobId(row.id) for row in self._in(query, table.id, ids)]
 
     def tasks_of(self, array: int, most: int) -> list[JobId]:
-        """Return the job numbers of an array's tasks that have become jobs, the ``most`` last."""
+        """Return at most ``most`` tasks of an array that have become jobs, the newest first."""
         table = tables.job.c
         query = select(table.id).where(table.array == array).order_by(table.id.desc()).limit(most)
         return [JobId(row.id) for row in self._rows(query)]
@@ -265,7 +265,7 @@ class Reader:
         return [Usage(row.account, row.user, row.seconds, row.at, 0) for row in self._rows(query)]
 
     def phases(self, wanted: PhaseQuery) -> list[AllocationPhase]:
-        """Return matching phases (times with unchanged allocation) by start, up to the limit."""
+        """Return the first matching phases (times with unchanged allocation), sorted by start."""
         table = tables.phase.c
         query = select(tables.phase).order_by(table.start, table.seq).limit(wanted.limit)
         if wanted.uid is not None:

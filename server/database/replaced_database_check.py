@@ -50,7 +50,7 @@ class CommitCount(NamedTuple):
 
 
 class LastSeen(NamedTuple):
-    """The content of the file next to the database.
+    """What a server last recorded in the file next to the database.
 
     It is the number of the last durable transaction, and the last job number at that time.
     """
@@ -65,7 +65,10 @@ def stored_count(meta: Mapping[str, str]) -> CommitCount:
 
 
 def read_last_seen(path: Path) -> LastSeen:
-    """Return the content of the file next to the database; zeros if it is missing or damaged."""
+    """Return the last transaction and job number that were recorded next to the database.
+
+    Both are zero if the file is missing or damaged.
+    """
     try:
         generation, number, last_job = path.read_text(encoding="ascii").split()
         count = CommitCount(
@@ -77,11 +80,11 @@ def read_last_seen(path: Path) -> LastSeen:
 
 
 class CommitGuard:
-    """Checks each transaction of the writer, and records each one that is durable.
+    """Checks that only this server writes to the database, and counts its transactions.
 
     The writer's thread calls `check` at the start of each transaction, and `record_durable` after
     its commit. A transaction that was rolled back is not recorded, so the next `check` expects the
-    same counter again. `close` is called after the writer has stopped.
+    same count again. `close` is called after the writer has stopped.
     """
 
     def __init__(self, database: Path, generation: int, last_job: Callable[[], int]) -> None:
@@ -102,10 +105,10 @@ class CommitGuard:
         self._file = os.open(database.with_name(FILE_NAME), flags, 0o600)
 
     def check(self, connection: Connection) -> None:
-        """Increment the counter in the database after checking that nobody else has written to it.
+        """Increment the database's transaction counter if nobody else has written to the database.
 
         Raises:
-            ReplacedError: the file was removed or replaced, or another process changed it.
+            ReplacedError: the database was removed or replaced, or another process changed it.
         """
         if _identity(self._database) != self._opened:
             raise ReplacedError(f"{self._database} was removed or replaced while it was in use")
@@ -117,7 +120,7 @@ class CommitGuard:
             )
 
     def _describe_difference(self, connection: Connection) -> str:
-        """Return the counters that were expected and found, and the likely cause."""
+        """Return the expected transaction counter, the one found, and the likely cause, as text."""
         query = f"SELECT value FROM meta WHERE key = '{KEY}'"
         value = connection.exec_driver_sql(query).scalar()
         expected = f"expected change {self._count.number} of generation {self._count.generation}"

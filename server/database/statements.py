@@ -183,7 +183,7 @@ def insert_task(job: Job, summary: Summary) -> Write:
 
     Args:
         job: the job of the task.
-        summary: what lists show of the task's program: output file, folder and command line.
+        summary: output file, folder and command line of the task, for lists of jobs.
     """
     spec = job.spec
     return Write(

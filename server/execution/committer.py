@@ -33,7 +33,7 @@ class StateLostError(ReportedError):
 
 
 class _PendingCommit:
-    """A commit that was queued, and for whose end nobody has waited yet."""
+    """A commit that the writer's thread carries out while the execute thread continues."""
 
     def __init__(self, rows: Sequence[Write], then: Callable[[], object]) -> None:
         self.rows, self.then = rows, then

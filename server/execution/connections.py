@@ -125,7 +125,10 @@ class Connections:
             before.close()
 
     def detach_node(self, name: NodeName, stream: NodeStream) -> None:
-        """Drop a stream, unless another one has replaced it."""
+        """Send no more orders to a node on this stream, which has ended.
+
+        Nothing changes if another stream of the node has already replaced it.
+        """
         with self._lock:
             if self._nodes.get(name) is stream:
                 del self._nodes[name]
@@ -180,7 +183,10 @@ class Connections:
             before.stream.close()
 
     def detach_coordinator(self, session: AppSession) -> bool:
-        """Drop a session; return False if another session of the job has replaced it."""
+        """Send no more messages to a job's coordinator on this session, which has ended.
+
+        Return False if another session of the job has already replaced it.
+        """
         key = (session.job, session.run)
         with self._lock:
             if self._coordinators.get(key) is not session:

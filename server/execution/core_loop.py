@@ -290,7 +290,7 @@ class CoreLoop:
         self._handle_run(run, result)
 
     def _handle_run(self, run: list[CoreInput], result: CommitBatch) -> None:
-        """Let the core handle the events in ``run``, entries without a query between them.
+        """Let the core handle the events in ``run``, a part of the round without queries.
 
         If one event fails, its sender gets the error, and the others are handled anyway.
         """

@@ -88,8 +88,10 @@ class RequestTable:
     def delay(self, withdrawn: Collection[int], why: str) -> None:
         """Make all waiting requests fail with StorageDelayedError.
 
+        The error says whether the core has handled the request already.
+
         Args:
-            withdrawn: numbers of the requests that the core has not seen.
+            withdrawn: the numbers of the requests that the core has not handled and never will.
             why: the reason for the delay.
         """
         with self._lock:

@@ -35,8 +35,8 @@ class Planner:
     Args:
         name: the name of the strategy.
         options: the options of the strategy.
-        deadline_s: a plan that takes longer counts as a fault.
-        measurements: gets the duration of each plan, and its failures.
+        deadline_s: if the strategy needs longer for a plan, this counts as a failure.
+        measurements: receives how long the strategy needed for each plan, and its failures.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Planner:
         self._faults = self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
-        """Let the strategy make a plan, and return it, or why there is none, as an event.
+        """Let the strategy make a plan, and return an event with the plan.
 
-        Every error of the strategy, also a plan that takes too long, becomes `PlanFailed`.
+        If the strategy fails or needs too long, the event is `PlanFailed` and has the reason.
         """
         begin = time.monotonic()
         try:

@@ -107,7 +107,7 @@ def _name_files(
         program: the program, with the names as patterns.
         node: the name of the node.
         number: the place of the node among the nodes of the job, from 0.
-        first_rank: the number that rank 0 of the world has in the job.
+        first_rank: the number by which the job counts rank 0 of the started ranks.
     """
     values, keep = node_marks(node, number), frozenset[str]()
     if any(has_mark(name, RANK_MARKS) for name in (program.stdin, program.stdout, program.stderr)):

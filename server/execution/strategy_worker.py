@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _end_with_the_server() -> None:
-    """Ask the kernel to kill this process when the thread that started it ends."""
+    """Ask the kernel to kill this process when the server's thread that started it ends."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -68,7 +68,12 @@ def tasks_of_array(info: Info) -> TaskNumbers | None:
 
 
 def task_fields(job: int | None, array: int | None) -> dict[str, int]:
-    """Return the fields that name a job's array and task; empty if the job is no task."""
+    """Return the fields that name the array and the task of a job; empty if the job is no task.
+
+    Args:
+        job: the number of the job.
+        array: the number of its array; None or 0 if the job is no task.
+    """
     if not array or job is None:
         return {}
     return {"array_job": array, "array_task": job - array - 1}

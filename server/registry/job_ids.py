@@ -57,7 +57,8 @@ class JobIdAllocator:
     def adopt_unknown(self, number: int) -> bool:
         """Reserve a job number that a node has reported, so that no new job gets this number.
 
-        A number far above the last one at the start was never allocated; it is ignored.
+        A number more than `MAX_LOST_IDS` above the last one at the start of this server is ignored,
+        because no server can have allocated it.
 
         Returns:
             True if this server does not know the job, and the number was not reported before.

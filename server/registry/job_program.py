@@ -18,7 +18,7 @@ COMMAND_SHOWN = 200
 
 
 class Summary(NamedTuple):
-    """The part of a program that lists of jobs show: output file, folder and command line."""
+    """Output file, folder and command line of a program. They are shown in lists of jobs."""
 
     stdout: str
     cwd: str
@@ -30,7 +30,7 @@ class Summary(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
-        """Return the object from the JSON text that ``to_json`` returned."""
+        """Return the summary that ``to_json`` has written as JSON."""
         values = json.loads(text)
         return cls(**{name: values[name] for name in cls._fields})
 
@@ -66,7 +66,7 @@ class Program:
 
     @classmethod
     def from_json(cls, text: str) -> Program:
-        """Return the object from the JSON text that ``to_json`` returned."""
+        """Return the program that ``to_json`` has written as JSON."""
         values = json.loads(text)
         values["argv"] = tuple(values["argv"])
         return cls(**{name: values[name] for name in cls.__slots__ if name in values})
@@ -112,12 +112,15 @@ class ProgramOfTask(NamedTuple):
     task: int
 
     def to_json(self) -> str:
-        """Return the reference as JSON."""
+        """Return the reference to the array's program as JSON."""
         return json.dumps({"of_task": [self.array, self.task]})
 
     @classmethod
     def from_json(cls, text: str) -> ProgramOfTask | None:
-        """Return the reference from JSON; None if the text is a whole program."""
+        """Return the task's reference to its array's program, read from JSON.
+
+        None if the JSON text is a whole program.
+        """
         values = json.loads(text)
         return cls(*map(int, values["of_task"])) if "of_task" in values else None
 

@@ -98,7 +98,7 @@ class JobIndex:
     def candidates(self, selection: JobSelection, known: Mapping[JobId, object]) -> list[JobId]:
         """Return the numbers of all jobs that may match a selection, in ascending order.
 
-        The jobs match in their users or in their states, so the caller must check the other
+        Only the users or only the states of the selection are compared. The caller must check all
         conditions.
 
         Args:

@@ -22,7 +22,7 @@ class Host:
 
 
 class NodeMap:
-    """An immutable map from processors to hosts, safe to pass to other threads."""
+    """An immutable map from each processor to its node's `Host`, safe to pass to other threads."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._take(Host(node.name, node.first, node.slots, node.address) for node in nodes)

@@ -324,7 +324,7 @@ class StatusCache:
         return [self.info(entry) for entry in self.entries(ended_since=ended_since)]
 
     def nodes(self) -> list[Info]:
-        """Return all nodes as the users' socket shows them."""
+        """Return a description of each node, as users see it."""
         with self._lock:
             idle = dict(self._idle_memory)
             holders = [(job, entry.held) for job, entry in self._open.items() if entry.held]

@@ -67,7 +67,7 @@ class CertifiedNodes:
         lose: Callable[[NodeName, str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare to watch the files.
+        """Prepare to check certificates and the list of admitted nodes for changes.
 
         Args:
             files: the files of the cluster's identity.
@@ -170,7 +170,10 @@ class CertifiedNodes:
         opened.stream.send(node_pb2.NodeOrder(certificates=certificates))
 
     async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
-        """Call a function that writes files, one call at a time, and return its result."""
+        """Run a function in a thread, because it writes files; return its result.
+
+        The thread runs one such call at a time.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     def _has_other_issuer(self, node: CertifiedNode, tls: ServerTls) -> bool:

@@ -78,7 +78,7 @@ class CheckpointRemovals:
         uid_of: Callable[[JobId], int | None],
         search: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare to send orders.
+        """Create an empty queue of checkpoint folders that nodes must remove.
 
         Args:
             connections: the connections to the nodes.
@@ -131,7 +131,10 @@ class CheckpointRemovals:
             self._wake()
 
     def on_node(self, node: NodeName, *, is_able: bool) -> None:
-        """Record whether a node that has registered can remove folders of users."""
+        """Record whether a node that has registered can remove folders of users.
+
+        Removals that were sent to the node earlier and are not finished are queued again.
+        """
         with self._changed:
             self._nodes = [each for each in self._nodes if each != node]
             for removal, at in list(self._sent.values()):
@@ -142,7 +145,7 @@ class CheckpointRemovals:
             self._wake()
 
     def on_node_gone(self, node: NodeName) -> None:
-        """Queue the orders again that were sent to a node whose stream has ended."""
+        """Queue the removals again that were sent to a node whose stream has ended."""
         self.on_node(node, is_able=False)
 
     def on_result(self, node: NodeName, result: node_pb2.CheckpointsRemoved) -> None:
@@ -294,9 +297,9 @@ class CheckpointRemovals:
                 self._limit_users(new)
 
     def _limit_users(self, new: list[_Removal]) -> None:
-        """Drop new removals of users who have more than `MAX_OF_USER` of them in the queue.
+        """Remove new removals from the queue while their user has more than `MAX_OF_USER` there.
 
-        A later search for the remaining folders finds them again.
+        The folders stay on disk. A later search for the remaining folders queues them again.
         """
         waiting = Counter(removal.uid for removal in self._waiting.values())
         for removal in reversed(new):

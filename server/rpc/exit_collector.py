@@ -119,7 +119,7 @@ class ExitCollector:
         self._queue.put(report)
 
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
-        """Queue ended jobs, so that the thread drops what it knows about them.
+        """Queue ended jobs, so that the collector's thread drops what it stores about these jobs.
 
         Called from the execute thread when the end of the jobs is durable.
         """

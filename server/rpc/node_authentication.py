@@ -27,7 +27,10 @@ class NodePeer(Protocol):
         """Return the node that the certificate names; None if it has used the shared secret."""
 
     def refusal(self, name: str, slots: int) -> str:
-        """Return why the node may not register with this name and slots; empty if it may."""
+        """Return why the node may not register with this name and number of slots.
+
+        The text is empty if the node may.
+        """
 
 
 class NodeAuthenticator(Protocol):
@@ -106,5 +109,8 @@ class _CertifiedPeer:
         return self._node
 
     def refusal(self, name: str, slots: int) -> str:
-        """Return why the certificate does not cover this name and these slots; empty if it does."""
+        """Return why the certificate does not allow this name or this number of slots.
+
+        The text is empty if it allows both.
+        """
         return self._node.check_registration(name, slots)

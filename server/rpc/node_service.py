@@ -64,7 +64,10 @@ _ARRIVED = {
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What a server shows to nodes, such as its generation, and how it authenticates them."""
+    """What a server shows to nodes, such as its generation (the number of its start).
+
+    It also says how the server authenticates nodes.
+    """
 
     generation: int
     #: Random id of this start. A server on a copy of the database may have the same generation.
@@ -247,7 +250,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     def handle_report(
         self, node: NodeName, report: node_pb2.NodeReport, delivery: LostMessageDetector
     ) -> None:
-        """Turn one report of a registered node into an event, or pass it to its part of the server.
+        """Turn a report of a registered node into an event, or pass it to the part that handles it.
 
         Args:
             node: the node that sent the report.

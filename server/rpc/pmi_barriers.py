@@ -172,9 +172,9 @@ class BarrierService:
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, merged: CompleteBarrier) -> None:
-        """Store a complete barrier, then send its key-value pairs to all its nodes.
+        """Store a barrier that all nodes have reached, then send its key-value pairs to them.
 
-        It is stored because the server may restart after only a part of the nodes has the answer.
+        It is stored because the server may restart when only part of the nodes has the pairs.
         """
         if not merged.again:
             try:

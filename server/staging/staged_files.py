@@ -87,7 +87,10 @@ def _run_of(outputs: Path) -> str:
 
 
 def _delivered_names(done: Path) -> list[str] | None:
-    """Return the names in a file ``.done``; None if there is no such file, or it is damaged."""
+    """Return the names of delivered files from a file ``.done``.
+
+    None if there is no such file, or it is damaged.
+    """
     try:
         names = json.loads(done.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -117,7 +120,7 @@ class StagedFiles:
         self._delivering = threading.RLock()
 
     async def in_thread(self, call: Callable[..., T], *arguments: object) -> T:
-        """Call a function that waits for the disk in a thread, and return its result."""
+        """Run a function in a thread, because it waits for the disk; return its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, *arguments)
 

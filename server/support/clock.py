@@ -44,7 +44,9 @@ class HybridClock:
 
 
 def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> HybridClock:
-    """Return the clock for a starting server, which continues the last one if jobs are open.
+    """Return the clock for a starting server.
+
+    If jobs are open, it continues the clock of the previous server.
 
     Args:
         meta: the table ``meta`` of the database.

@@ -60,7 +60,10 @@ class RateLimitedLog:
         self._write(text, f"{cause} ({more} more times since the last line)" if more else cause)
 
     def reset(self) -> None:
-        """Log the next message at once, because the present problem is solved."""
+        """Forget the messages of the last minute, because the problem is solved.
+
+        If the problem returns, its first message is logged at once.
+        """
         self._shown.clear()
         self._left_out.clear()
 

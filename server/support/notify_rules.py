@@ -51,7 +51,10 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class NotifyRules:
-    """The key ``notify`` of the configuration. By default, nothing is allowed."""
+    """To whom the server may send messages about jobs: the key ``notify`` of the configuration.
+
+    By default, it may send messages to nobody.
+    """
 
     #: Host and port of each web service that may be told.
     services: frozenset[tuple[str, int]] = frozenset()

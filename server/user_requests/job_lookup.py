@@ -90,7 +90,7 @@ class JobLookup:
         return found
 
     async def number(self, name: object, field: str = "id") -> object:
-        """Return the job number of a task, from a name such as ``17_3``.
+        """Return the number of the job that a name such as ``17`` or ``17_3`` (a task) stands for.
 
         If ``name`` is not a text, it is returned unchanged.
 
@@ -199,7 +199,7 @@ class JobLookup:
         return sorted({*stored, *self._status.tasks_of(array)})[-most:]
 
     async def entries(self, selection: JobSelection) -> list[JobEntry]:
-        """Return the jobs in the status cache that match a selection, by number."""
+        """Return the jobs in the status cache that match a selection, sorted by number."""
         found: list[JobEntry] = []
         candidates, patterns = self._status.candidates(selection), selection.patterns
         for start in range(0, len(candidates), _AT_ONCE):

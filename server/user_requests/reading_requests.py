@@ -109,7 +109,10 @@ class StateQueries:
         return {**answer, **listing.job_list(infos, shown, by_column=by_column)}
 
     async def number(self, name: object) -> object:
-        """Return the job number of a task, from a name such as ``17_3``; see `JobLookup.number`."""
+        """Return the job number for a name such as ``17_3`` (task 3 of array 17).
+
+        See `JobLookup.number`.
+        """
         return await self._jobs.number(name)
 
     async def starts(self, request: Request, peer: RequestingUser) -> Answer:
@@ -312,7 +315,7 @@ class StateQueries:
         self._release_ended(list(self._awaited_tasks))
 
     def _release_ended(self, tasks: Sequence[int]) -> None:
-        """Answer the requests that wait for those of ``tasks`` that have ended."""
+        """Answer the requests that wait for the end of a task in ``tasks``, if it has ended."""
         for job in tasks:
             entry = self._status.entry(JobId(job))
             if entry is None or entry.final:

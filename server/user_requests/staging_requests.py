@@ -92,7 +92,7 @@ class StagingRequests:
         }
 
     async def _in_thread(self, call: Any, *arguments: Any) -> Any:
-        """Call a function that waits for the disk in a thread, and return its result.
+        """Run a function in a thread, because it waits for the disk; return its result.
 
         Raises:
             UserRequestError: the function raised StagingError or OSError.

@@ -39,7 +39,10 @@ class _Waiting:
 
 
 class StepResizes:
-    """Users' requests to resize steps that are not answered yet. May be used from any thread."""
+    """Users' unanswered requests to resize steps (programs that a script started).
+
+    Every method may be called from any thread.
+    """
 
     def __init__(
         self, worlds: WorldRegistry, status: StatusCache, connections: Connections
@@ -83,7 +86,10 @@ class StepResizes:
             raise UserRequestError(reason, kind="refused", field="step")
 
     def on_answer(self, node: NodeName, message: node_pb2.Relay) -> None:
-        """Handle the answer of a shim; ignore it if nobody waits for it."""
+        """Handle the answer of a script's shim, the process that resizes the script's steps.
+
+        An answer for which no request waits is ignored.
+        """
         try:
             answer = json.loads(message.data)
             waiting = self._waiting.get(answer["request"])
@@ -96,9 +102,7 @@ class StepResizes:
             waiting.reason.set_result(reason)
 
     def _script_of(self, job: JobId) -> tuple[str, NodeName]:
-        """Return the node on which a script runs, and the name under which this node knows it.
-
-        This name, of the script's world, comes first in the result.
+        """Return the name of the world (the processes) of a script, and the node on which it runs.
 
         Raises:
             UserRequestError: the job is no script, or it does not run.

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Streams:
-    """Makes the streams of messages of all subscribers, one stream for each."""
+    """Creates, for each subscriber, the stream of messages about changes of jobs and nodes."""
 
     def __init__(
         self,
@@ -196,10 +196,11 @@ class _View:
         return found
 
     def knows_owners(self, lines: Iterable[Line]) -> bool:
-        """Return whether the owners of all jobs in these lines are known, so `_shows` can decide.
+        """Return whether the owners of all jobs in these lines of the history are known.
 
-        Lines of a new job may arrive before its owner is known, because the job is published only
-        after the commit. The caller then reads the lines from the database.
+        `_shows` needs the owners. Lines of a new job may arrive before its owner is known, because
+        the job is published only after the commit. The caller then reads the lines from the
+        database.
         """
         if self.job is not None or self._owner is None:
             return True
@@ -207,7 +208,10 @@ class _View:
         return all(self._status.entry(JobId(job)) is not None for job in jobs)
 
     def _shows(self, line: Line) -> bool:
-        """Return whether the subscriber may see a line, by the same rule as in `Reader.history`."""
+        """Return whether the subscriber may see a line of the history.
+
+        The rule is the same as in `Reader.history`.
+        """
         job = line["job"]
         if self.job is not None:
             return bool(job == self.job)

@@ -30,7 +30,10 @@ Write = Callable[[Answer, int], Awaitable[None]]
 
 
 class TaggedRequests:
-    """The tagged requests of one connection that are not answered yet."""
+    """The unanswered requests of one connection that have a tag, a number that the user chose.
+
+    The answer to such a request has the same tag, so answers may be sent in any order.
+    """
 
     def __init__(self, serve: Serve, answer_wait: AnswerWait, write: Write) -> None:
         self._serve, self._answer_wait, self._write = serve, answer_wait, write
