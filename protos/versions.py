@@ -57,14 +57,14 @@ def peer_mismatch(who: str, protocol: int, oldest_reader: int) -> str:
 
     Args:
         who: names the peer, for the text.
-        protocol: the protocol of the peer.
-        oldest_reader: the oldest protocol whose programs can read what the peer sends.
+        protocol: the protocol number of the peer.
+        oldest_reader: the lowest protocol number of a program that can read what the peer sends.
     """
     return mismatch(who, protocol, oldest_reader, max(OLDEST_READABLE, OLDEST_READER))
 
 
 def numbers() -> dict[str, int]:
-    """Return the protocol of this version, and the oldest whose programs can still read it.
+    """Return the protocol number of this version, and the lowest of a program that can read it.
 
     The keys are those that messages and files use.
     """

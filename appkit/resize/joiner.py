@@ -42,7 +42,11 @@ class Joiner:
         self._once_calls = 0
 
     def next_once_result(self) -> bytes:
-        """Return the encoded result of the next ``job.once``, from the running application."""
+        """Return the result, encoded, of the program's next call of ``job.once``.
+
+        ``job.once`` runs a function only when the program starts. The running application sends its
+        results to joining ranks.
+        """
         self._connection()
         self._once_calls += 1
         if self._once_calls > len(self._results):

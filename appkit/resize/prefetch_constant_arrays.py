@@ -367,7 +367,7 @@ class Prefetcher:
         return tuple(constant.version for constant in self._constants)
 
     def _warn(self) -> None:
-        """Print on stderr why a prefetch failed, at the first failure only."""
+        """At the first failure of a prefetch only, print the reason on stderr."""
         if self._error and not self._warned:
             self._warned = True
             text = f"pliant: constant data moved in the pause of a resize: {self._error}"

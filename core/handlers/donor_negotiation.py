@@ -219,8 +219,8 @@ def _accept_best_size(state: CoreState, donor: Job, resize: Resize, counter: Cou
 def _needed_part(state: CoreState, donor: Job, resize: Resize, most: int) -> ProcessorMap:
     """Return which processors go to waiting jobs if a donor gives up at most ``most`` processors.
 
-    The jobs are served in the order of their reservations. A job is left out if all the processors
-    that it needs of the donor are no longer within ``most``.
+    The jobs are served in the order of their reservations. A job gets none if its reservation on
+    the donor is larger than what the jobs before it have left of ``most``.
     """
     wanted = NONE
     for job in _recipients(state, donor, resize):

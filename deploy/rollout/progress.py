@@ -26,7 +26,7 @@ class ProgressView(Protocol):
         """Record that a host begins the step that ``text`` describes."""
 
     def wait(self, host: str) -> None:
-        """Record that the host has finished its step, and waits for other hosts."""
+        """Record that the host has finished its step and is now waiting for other hosts."""
 
     def fail(self, host: str, text: str) -> None:
         """Record that a host has failed; ``text`` names the step or check."""

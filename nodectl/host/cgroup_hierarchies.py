@@ -166,7 +166,7 @@ def enable_controllers() -> None:
 
 
 def available(controller: str) -> bool:
-    """Return whether this process's group of version 2 offers a controller."""
+    """Return whether this process's cgroup (version 2) has a controller such as ``memory``."""
     group = own_group("")
     names = _read(f"{group.folder}/cgroup.controllers").split() if group else []
     return controller in names

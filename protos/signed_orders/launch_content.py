@@ -132,7 +132,7 @@ class LaunchContent:
 
     @classmethod
     def from_order(cls, order: StartWorld) -> LaunchContent:
-        """Return the part that is signed of the server's order to a controller."""
+        """Return the signed part of the server's order to a controller to start ranks."""
         return cls(
             world=order.world,
             resize=order.resize,

@@ -19,7 +19,7 @@ class RefusedHandshakes:
     """Counts TLS handshakes on a port and the streams opened after them, to log how many failed."""
 
     def __init__(self, port: str) -> None:
-        """Start to count the handshakes on ``port``, which log lines name."""
+        """Start to count handshakes; ``port`` is the name of the port in log lines."""
         self._port = port
         self._begun = self._followed = 0
         #: Handshakes that had begun at the last call of `log_failures`, and its time.

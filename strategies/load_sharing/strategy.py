@@ -77,11 +77,12 @@ class LoadSharing(Strategy):
     """Start jobs on nodes with idle memory, and move jobs away from nodes that are short of it.
 
     Dynamic load sharing with unknown memory demands (Chen, Xiao and Zhang 2002, section 1). A node
-    takes no submission if its memory or its slots are used up. The largest faulting job of an
-    overloaded node is moved to the node with the least demand that has a place for it.
+    takes no submission if its memory or its slots are used up. If a node is overloaded, the
+    largest of its jobs that have page faults is moved to the node with the least demand that has a
+    place for it.
 
     Args:
-        memory_threshold: the demand from which jobs leave a node, relative to its memory.
+        memory_threshold: jobs leave a node whose demand, relative to its memory, reaches this.
         fault_threshold: major faults per second from which a node is short of memory.
         migrate: whether running jobs are moved; if not, only submissions are shared.
     """

@@ -119,7 +119,7 @@ def easy(
 
 
 def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int]:
-    """Return the time at which ``need`` processors are free, and the number of others then.
+    """Return the time at which ``need`` processors are free, and how many more are free then.
 
     The time is infinity if it is not known.
     """

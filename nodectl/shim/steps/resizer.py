@@ -79,7 +79,11 @@ class ResizableProgram(Protocol):
 
 
 class ResizerCalls(Protocol):
-    """The functions of the step manager that a resizer calls."""
+    """The functions of the step manager that a resizer calls.
+
+    The step manager starts and ends the steps (programs) of one job script. A resizer changes the
+    size of one step.
+    """
 
     def start_joining(self, number: int, resize: int, places: list[int]) -> None:
         """Start the ranks with which a step grows.
