@@ -316,7 +316,7 @@ class Server:
         return entry.uid if entry is not None else self._reader.uid_of(job)
 
     def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
-        """Pass ended jobs to the collector of exits, which is made after the core loop."""
+        """Pass ended jobs to the collector of exits, which is created later than the core loop."""
         self._remove.on_jobs_ended(jobs)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:

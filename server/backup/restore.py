@@ -119,8 +119,8 @@ def restore_configuration(contents: Mapping[str, bytes], folder: Path) -> list[P
     """Write the configuration files of a backup into a folder, and return their paths.
 
     Args:
-        contents: the files of the backup, by their names in it. Others than those of the
-            configuration are ignored.
+        contents: all files of the backup, by their names in it. Files that are no configuration,
+            such as the database, are ignored.
         folder: the folder, which is created if it is missing.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -175,7 +175,7 @@ class Reader:
         return {JobId(row.id): JobState(row.state) for row in rows}
 
     def arrays_of(self, ids: Sequence[int]) -> dict[JobId, JobId]:
-        """Return the number of the array for each job in ``ids`` that is a task, by job number."""
+        """Return the array of each job in ``ids`` that is a task, by the job number of the task."""
         table = tables.job.c
         query = select(table.id, table.array).where(table.array.is_not(None))
         return {JobId(row.id): JobId(row.array) for row in self._in(query, table.id, ids)}

@@ -71,7 +71,7 @@ class CommandDispatcher:
     def prepare(self, command: commands.Command) -> Sequence[Write]:
         """Return the rows that must be in the database before a command is carried out.
 
-        Only a command that starts processes has one: the row of their world (ranks started
+        Only a command that starts processes needs a row, that of their world (ranks started
         together).
         """
         if not isinstance(command, commands.Launch):

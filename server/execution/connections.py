@@ -139,7 +139,7 @@ class Connections:
 
     @property
     def coordinators(self) -> int:
-        """Return how many applications are connected."""
+        """Return how many applications are connected, each by its coordinator (rank 0)."""
         return len(self._coordinators)
 
     def close_node(self, name: NodeName) -> None:

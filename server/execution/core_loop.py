@@ -50,7 +50,7 @@ MAX_PAUSE_S = 0.05
 
 @dataclass(slots=True)
 class CoreInput:
-    """An event for the core or a function that reads the core, with the future of its result."""
+    """An entry of the core's queue: an event or a function that reads the core, and its result."""
 
     event: Event | None
     changes: Sequence[Write] = ()
@@ -217,7 +217,7 @@ class CoreLoop:
 
     @staticmethod
     def _throttle_submissions(entries: list[CoreInput], spent: float) -> None:
-        """Pause after a long round of submissions, so that the next plan covers more of them.
+        """Pause after a long round of submissions, so that the next plan covers more new jobs.
 
         Args:
             entries: the events of the round.

@@ -165,7 +165,11 @@ class StrategyProcess:
     # ---------------------------------------------------------------- one exchange
 
     def _with_deadline(self, exchange: Callable[[float], Any], within_s: float) -> Any:
-        """Call ``exchange`` with a deadline, and return its result; restart the child on a fault.
+        """Exchange messages with the child within a time; restart the child if this fails.
+
+        Args:
+            exchange: is called with the deadline (on the monotonic clock); its result is returned.
+            within_s: the seconds from now until the deadline.
 
         Raises:
             StrategyRefusedError: as ``exchange`` raised it; the child is not restarted.

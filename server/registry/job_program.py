@@ -145,7 +145,7 @@ def has_mark(pattern: str, marks: Iterable[str]) -> bool:
 
 
 def job_marks(job: int, name: str, user: str) -> dict[str, str]:
-    """Return the values of the file name patterns that are equal on all nodes, such as ``%j``."""
+    """Return the value of each mark in file names that is the same on all nodes, such as ``%j``."""
     # A name with a slash must not lead to another folder.
     return {
         "%j": str(job),
@@ -169,7 +169,7 @@ def name_of_task(pattern: str, array: int, task: int, *, by_node: bool) -> str:
 
 
 def node_marks(node: str, number: int) -> dict[str, str]:
-    """Return the values of the file name patterns that differ between nodes, ``%N`` and ``%n``.
+    """Return the value of each mark in file names that differs between nodes: ``%N`` and ``%n``.
 
     Args:
         node: the name of the node.

@@ -103,7 +103,7 @@ class StatusCache:
     # ---------------------------------------------------------------- publish
 
     def publish_summary(self, job: JobId, summary: Summary) -> None:
-        """Set output file, folder and command line of a job, before it is published itself."""
+        """Set output file, folder and command line of a job, before the job itself is published."""
         with self._lock:
             self._summaries[job] = summary
 
@@ -339,7 +339,7 @@ class StatusCache:
         return [{key: row[key] for key in row if key not in hidden} for row in rows]
 
     def live_values(self) -> dict[JobId, Info]:
-        """Return progress and memory of the jobs whose applications have reported progress.
+        """Return progress and memory use of each job whose application has reported progress.
 
         The seconds since the last safe point are left out, because they always change.
         """

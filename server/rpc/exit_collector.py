@@ -50,9 +50,10 @@ NO_RUN = -1
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """A node's report that ranks of one world have exited.
+    """A node's report that ranks of one world (ranks started together) have exited.
 
-    The items of ``ranks``, of ``times`` and of the event's exits belong together by position.
+    The items at the same position of ``ranks``, of ``times`` and of the event's exits are about
+    the same rank.
     """
 
     node: NodeName
@@ -66,7 +67,7 @@ class EndReport:
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """A node's report that the core has handled, and whether the commit of its exits succeeded."""
+    """A node's report after the core has handled it, and the error if its exits were not stored."""
 
     report: EndReport
     #: The ranks whose exits were new.
@@ -111,7 +112,10 @@ class ExitCollector:
         self._thread: Any = None
 
     def restore(self, job: JobId, world: str, rank: int) -> None:
-        """Record an exit that was stored before the server restarted, so that it is not new."""
+        """Record an exit that was stored before the server restarted.
+
+        If a node reports this exit again, it is not handled as a new one.
+        """
         _ranks(self._seen, job, world).add(rank)
 
     def report(self, report: EndReport) -> None:
@@ -249,7 +253,7 @@ class ExitCollector:
             self._finish_worlds((), [world])
 
     def _forget_jobs(self, jobs: Sequence[int]) -> None:
-        """Drop the sessions, worlds and exits of ended jobs, and call each of ``on_closed``."""
+        """Drop sessions, worlds and exits of ended jobs; call the functions in ``on_closed``."""
         worlds: list[World] = []
         for number in jobs:
             job = JobId(number)

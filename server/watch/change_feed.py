@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class ChangeFeed:
-    """Passes changes to all subscribers. Subscribers live in one event loop."""
+    """Passes changes to all subscribers, which are served in one event loop."""
 
     def __init__(self, status: StatusCache, reader: Reader, connections: Connections) -> None:
         self._status, self._reader, self._connections = status, reader, connections

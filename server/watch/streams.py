@@ -158,7 +158,11 @@ class _View:
                 return
 
     def messages(self, changes: Changes) -> list[Message]:
-        """Return messages that report these changes; one without changes if there are none."""
+        """Return messages that report these changes.
+
+        If there are no changes, return one message, which has only the time, the strategy and the
+        number of the last line sent.
+        """
         message: Message = {"now": self._clock.now(), "strategy": self._status.strategy}
         messages = [message]
         lines = [] if changes.lines_dropped else new_lines(changes.lines, self.sent)

@@ -75,7 +75,7 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """Wake the subscriber, so that it can end."""
+        """Wake the task that serves the subscriber, so that it ends."""
         self.closed = True
         self._arrived.set()
 

@@ -58,7 +58,7 @@ class UserConnection:
 
     @property
     def busy(self) -> list[asyncio.Task[None]]:
-        """Return the tasks of requests that have begun; a stopping server waits for them."""
+        """Return the asyncio tasks that serve requests now. A stopping server waits for them."""
         return [*self._tagged.tasks, *filter(None, [self._current])]
 
     async def serve(self) -> None:
