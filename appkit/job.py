@@ -328,7 +328,7 @@ class Job(DataRegistration):
     def save(self) -> None:
         """Take a checkpoint at the next safe point; call it on all processes at the same place.
 
-        When the job is started again, on any of its sizes, it continues from its last checkpoint.
+        When the job is started again, with any of its sizes, it continues from its last checkpoint.
         Without a folder for checkpoints, as in a program that runs alone, the call does nothing.
         The first checkpoint that fails is reported on stderr, and the job continues.
         """
@@ -365,8 +365,8 @@ class Job(DataRegistration):
     def _check_left(self) -> None:
         """Check that all processes left the last ``steps`` loop at the same iteration; collective.
 
-        If only some processes took a ``break``, they notice it here, and the others in
-        `_broadcast`.
+        If only some processes have left it, this method raises the error on them. The processes
+        that are still in the loop raise it in `_broadcast`, at their next safe point.
 
         Raises:
             LoopError: a process has left the loop at another iteration, or not at all.

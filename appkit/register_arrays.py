@@ -33,7 +33,8 @@ class DataRegistration(Registration):
     ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop, and ``ValueError``
     if shape, type or another argument is invalid. ``init`` functions are called at the first start
     only; joining processes receive their part. A ``constant`` array does not change from the first
-    loop on, so it is moved before a resize, while the program computes (`Job.thaw`).
+    loop on, so it is moved before a resize, while the program computes. After `Job.thaw`, the
+    program may change it until the next safe point.
     """
 
     def block(  # noqa: PLR0913 - each is a keyword that most programs leave out

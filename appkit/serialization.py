@@ -107,10 +107,10 @@ def _split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 class _Writer:
-    """Encodes values as a tree of nodes and a list of blobs (the bytes of arrays and byte strings).
+    """Encodes each value as nested JSON values, and keeps the bytes of arrays apart, in ``blobs``.
 
-    Containers are numbered in the order in which they occur. One that occurs again is stored as its
-    number.
+    ``blobs`` also has byte strings and pickles. Containers are numbered in the order in which they
+    occur. A container that occurs again is encoded as its number.
     """
 
     def __init__(self, allow_pickle: bool) -> None:
@@ -120,7 +120,10 @@ class _Writer:
         self._open: set[int] = set()
 
     def top(self, value: Any) -> _Node:
-        """Return the node of one value, which is pickled as a whole if a part needs pickle."""
+        """Encode one value, and return the nested JSON values that describe it.
+
+        If a part of the value needs pickle, the whole value is pickled.
+        """
         blobs, numbers = len(self.blobs), len(self._numbers)
         try:
             return self._node(value)
@@ -194,7 +197,7 @@ class _Writer:
 
 
 class _Reader:
-    """Decodes values from the nodes and blobs that `_Writer` made."""
+    """Decodes the values that `_Writer` has encoded as nested JSON values and ``blobs``."""
 
     def __init__(self, blobs: list[bytes], allow_pickle: bool) -> None:
         self._blobs, self._allow_pickle = blobs, allow_pickle
@@ -216,7 +219,11 @@ class _Reader:
         }
 
     def all(self, nodes: Sequence[_Node]) -> list[Any]:
-        """Return the values that a list of encoded values describes."""
+        """Return the values from ``nodes``, the results of `_Writer.top`.
+
+        Raises:
+            ValueError: the nodes are damaged.
+        """
         try:
             return [self._value(node) for node in nodes]
         except (LookupError, TypeError) as error:

@@ -81,7 +81,7 @@ class Restorer:
         data.membership.phase = MembershipPhase.JOINING
 
     def next_once_result(self) -> bytes:
-        """Return, from the checkpoint, the encoded result that the next call of ``job.once`` had.
+        """Return the encoded result of the next call of ``job.once``, as saved in the checkpoint.
 
         ``job.once`` runs a function at the first start of a job only. A restart reuses its results.
 

@@ -112,8 +112,8 @@ class Negotiations:
         """End all negotiations, because the program has left its loop or is ending.
 
         Returns:
-            The numbers of those that were agreed on, and withdrawals of the application's proposals
-            that the server has not answered.
+            Two lists: the numbers of the negotiations that ended with an agreement; and messages to
+            the server, which withdraw all proposals of the application without an agreement.
         """
         with self._lock:
             agreed = [number for number in self._by_number if self.is_agreed(number)]

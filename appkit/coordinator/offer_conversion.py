@@ -97,7 +97,8 @@ def _accepted(item: Item, answer: Answer) -> Item:
 def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
     """Return an item of the server's offer, changed for a counter-offer.
 
-    Its quantity leads to the total in the program's answer that is nearest to the offered one.
+    The new quantity leads to that total in the program's answer which is nearest to the offered
+    total. Items that are neither processors nor named resources are refused.
 
     Args:
         item: the item of the offer.

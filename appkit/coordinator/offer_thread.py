@@ -9,7 +9,7 @@ from pliant.core.model.negotiation import Template
 
 
 class AnswerChannel(Protocol):
-    """The connection that delivered a proposal and that sends its answer."""
+    """The connection on which a proposal arrived, and on which the answer to it is sent."""
 
     def send_answer(self, reply: Template) -> None:
         """Send ``reply``, the message that contains the program's answer to a proposal."""

@@ -63,7 +63,10 @@ class _JoinGroup:
         )
 
     def remove(self, peer: Peer) -> int | None:
-        """Remove a connection and return the rank that it belongs to; None for an unknown one."""
+        """Remove a connection, and return the number of the joining rank that it belongs to.
+
+        None if the connection belongs to no joining rank of this resize.
+        """
         for rank, each in self.peers.items():
             if each is peer:
                 del self.peers[rank]

@@ -100,7 +100,7 @@ class Peer:
         return self._handshake is not None and not self.is_proven
 
     def challenge(self, secret: str) -> None:
-        """Prove to the joining rank that the application knows the secret, and ask for its proof.
+        """Prove to the joining rank that the application knows ``secret``, and request its proof.
 
         A second call does nothing.
         """

@@ -64,8 +64,8 @@ class GridLayout:
 
         Args:
             other: the layout after the redistribution.
-            here: a process of this layout.
-            there: a process of ``other``.
+            here: the number of a process in this layout.
+            there: the number of a process in ``other``.
 
         Returns:
             The common cells of both processes along each distributed axis.

@@ -88,7 +88,7 @@ class RandomStreams(RegisteredData):
         exchange_ranges(plan, comm, own if here else None, None if here else own, tag)
 
     def commit(self) -> None:
-        """Start the next unused stream on a joining process; the others continue theirs."""
+        """On a joining process, start a stream that no process has used; others continue theirs."""
         assert self._joins is not None
         place, joining = self._joins
         if self._generator is None:

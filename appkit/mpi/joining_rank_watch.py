@@ -84,9 +84,10 @@ class JoinWatch:
 
 @contextmanager
 def watching(watch: JoinWatch) -> Iterator[None]:
-    """Within this context, `wait` and the other functions here raise if a joining rank dies.
+    """Within this context, `wait` and the other functions of this module notice dead joining ranks.
 
-    They raise `JoiningRankLost` as soon as ``watch`` knows of the death, instead of waiting on.
+    They raise `JoiningRankLost` as soon as ``watch`` knows that a joining rank has died. Without
+    the context, they would wait for it.
     """
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
     _current = watch

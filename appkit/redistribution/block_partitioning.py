@@ -86,8 +86,8 @@ class LengthSplit:
         """Return the blocks on ``size`` processes.
 
         Raises:
-            DistributionError: The program's function raised an exception, or did not return
-                ``size`` lengths, none negative, with the number of all cells as their sum.
+            DistributionError: The program's function raised an exception, did not return ``size``
+                lengths, or returned a negative length or a wrong sum of lengths.
         """
         try:
             lengths = [int(length) for length in self._lengths(size)]

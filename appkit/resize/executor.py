@@ -191,7 +191,7 @@ class Executor:
     def join(self, port: str, report_refusal: Callable[[str], None]) -> Header:
         """Join the running application; collective over the joining ranks.
 
-        If that fails, this process ends.
+        If joining fails, this process ends.
 
         Args:
             port: name of the MPI port.

@@ -80,7 +80,7 @@ class PrefetchFiles:
 
 
 class PrefetchStep(Enum):
-    """A step of a prefetch, in which constant arrays are read from files before a resize.
+    """A step of a prefetch: before a resize, processes write and read files with constant arrays.
 
     The values are part of the protocol.
     """

@@ -30,8 +30,8 @@ Action = Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder
 class SafePointMessage:
     """The message that rank 0 broadcasts at a safe point: the action that all processes must take.
 
-    It also has the program's latest request for another size. The field names are part of the
-    protocol.
+    The message also contains the program's latest request for another size. The field names are
+    part of the protocol.
     """
 
     #: The action to carry out; None if only the request has changed.
@@ -66,7 +66,7 @@ class ActionSelector:
         preallocator: Preallocator,
         prefetcher: Prefetcher,
     ) -> None:
-        """Store the objects that `next_action` asks whether they need an action at a safe point."""
+        """Store the objects whose state determines the action that `next_action` returns."""
         self._member, self._requests, self._checkpoints = membership, requests, checkpoints
         self._preallocator, self._prefetcher = preallocator, prefetcher
 

@@ -31,7 +31,11 @@ Where = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedArray:
-    """The record of one saved array: its file, type, shape, checksums, and where it belongs."""
+    """The record of one saved array: its file and offset, type, shape and checksums.
+
+    ``where`` has further values that the restoring object needs, such as the global number of the
+    array's first row.
+    """
 
     file: str
     #: The rank of the process that wrote it.
@@ -84,7 +88,8 @@ class ArrayWriter:
 
         Args:
             array: With any strides, without Python objects.
-            where: What ``RegisteredData.restore`` needs to know about the array.
+            where: Which part of the registered object the array contains, for
+                ``RegisteredData.restore``.
 
         Raises:
             OSError: The file cannot be written.

@@ -21,8 +21,8 @@ def run_server_command(arguments: dict[str, Any], payload: BinaryIO) -> dict[str
     """Run a command of Pliant on the server's host, as the account of the server.
 
     Args:
-        arguments: ``words``, of which the first is the name of the command, and the arguments of
-            `run_command`.
+        arguments: ``words``, the name of the command and its arguments, and the arguments of
+            `run_command` except ``argv``.
         payload: the input of the command.
 
     Returns:

@@ -44,7 +44,7 @@ def find_problems(
         facts: the facts of this host.
         server: facts of the server's host, with which clock and accounts are compared; None if the
             server's host could not be reached.
-        release: the release to be installed; None if nothing is installed.
+        release: the release to be installed; None if the present command installs none.
     """
     found = [
         *_python(facts),

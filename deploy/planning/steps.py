@@ -19,7 +19,7 @@ class Payload(StrEnum):
 
 
 class Phase(StrEnum):
-    """The time at which a step is carried out, relative to the steps of other hosts."""
+    """When a step is carried out: on all hosts side by side, or on the server's host first."""
 
     #: At any time, on all hosts side by side.
     PREPARE = "prepare"
@@ -53,7 +53,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def of(self, phase: Phase) -> tuple[Step, ...]:
-        """Return the steps of the plan that belong to a phase."""
+        """Return the steps of the plan that are carried out in ``phase`` (PREPARE or START)."""
         return tuple(step for step in self.steps if step.phase is phase)
 
     @property
