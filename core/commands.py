@@ -172,7 +172,7 @@ class Kill:
 
 
 class SignalRanks(NamedTuple):
-    """Send the signal ``number`` to all processes of a job, unless ``run`` is an earlier run."""
+    """Send the signal ``number`` to all processes of a job, if ``run`` is still its present run."""
 
     job: JobId
     run: int

@@ -413,7 +413,7 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """A new coordinator reports which ordered suspension it has not begun yet; 0 if none."""
+    """A newly connected coordinator reports the suspension still to begin, by number; 0 if none."""
 
     job: JobId
     run: int

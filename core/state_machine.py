@@ -220,7 +220,7 @@ class Core:
             size_requests.review_size_requests(state)
 
     def _plan_ready(self, event: events.PlanReady) -> None:
-        """Carry out a plan; ignore it if the strategy was asked again since with a newer view."""
+        """Carry out a plan; ignore it if the strategy has meanwhile been asked for a newer one."""
         if event.cycle != self._cycle:
             return
         # The strategy wanted the changes of the commit, so they need no new cycle.

@@ -412,6 +412,6 @@ class _ProgressReport:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Clear the line on a terminal."""
+        """Clear the progress line if stderr is a terminal."""
         if self._has_reported and self._terminal:
             sys.stderr.write("\r\x1b[K")

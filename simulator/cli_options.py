@@ -363,8 +363,8 @@ def with_backfill(
     """Return a strategy with ``--backfill`` applied: ``fcfs`` with ``easy`` becomes ``fcfs+easy``.
 
     Raises:
-        SettingsError: the name of the strategy contains another backfilling rule already, or the
-            strategy has no choice of one.
+        SettingsError: the strategy or its options state another backfilling rule, or the strategy
+            does not let users choose one.
     """
     from pliant.simulator.inputs.simulation_errors import SettingsError
     from pliant.strategies import known_strategies, strategy_options

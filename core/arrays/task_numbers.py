@@ -201,7 +201,7 @@ def parse_task_numbers(
             wrote, which may have any length.
 
     Raises:
-        TaskNumbersError: the text is not in this grammar, names a number twice, or one too large.
+        TaskNumbersError: the text has another form, a number occurs twice, or one is too large.
     """
     if max_text is not None and len(text) > max_text:
         raise TaskNumbersError(f"longer than {max_text} characters")
@@ -229,7 +229,7 @@ def parse_task_numbers(
 
 
 def _refuse_overlaps(parts: Sequence[range]) -> None:
-    """Raise `TaskNumbersError` for ranges that overlap and are too many to compare all of them.
+    """Raise `TaskNumbersError`: some of these ranges overlap, and there are too many to compare.
 
     The message names a number that is in two neighbouring ranges, if there is one.
     """
@@ -286,7 +286,7 @@ def parse_array(text: str, max_array_size: int = LARGEST_ARRAY_SIZE) -> ArrayTas
         max_array_size: all numbers must be smaller.
 
     Raises:
-        TaskNumbersError: the text is not in this grammar, or names too many tasks.
+        TaskNumbersError: the text has another form, or names too many tasks.
     """
     body, percent, most = text.partition("%")
     limit: int | None = None

@@ -71,9 +71,10 @@ def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
 def _settle_open_resize(
     state: CoreState, job: Job, event: ApplicationRegistered, again: bool
 ) -> None:
-    """Continue or close an open resize, as the report of a connecting coordinator requires.
+    """Continue or close a job's open resize when its coordinator (rank 0) connects.
 
-    ``again`` says whether the job had a connected coordinator before.
+    The coordinator reports in ``event`` whether the application has committed the resize. ``again``
+    says whether the job had a connected coordinator before.
     """
     resize = job.resize
     if resize is None:
@@ -161,7 +162,8 @@ def on_speed_measured(state: CoreState, event: SpeedMeasured) -> None:
 def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
     """Return whether new measurements (seconds by size) differ from the known ones.
 
-    They do if they are for other sizes, or if one has changed by more than the part `TOLERANCE`.
+    They differ if they have other sizes, or if the time of a size has changed by more than the
+    fraction `TOLERANCE`.
     """
     if known.keys() != said.keys():
         return True

@@ -28,7 +28,7 @@ MAX_RANGES = 10_000
 
 
 def review(state: CoreState) -> bool:
-    """Make jobs of the next tasks of arrays, and close the arrays whose last task has ended.
+    """Turn the next tasks of arrays into jobs, and close the arrays whose last task has ended.
 
     Return whether jobs that depend on arrays or tasks have to be reviewed now.
     """
@@ -61,7 +61,10 @@ def _review_one(state: CoreState, array: Job, progress: ArrayProgress) -> None:
 
 
 def _window(state: CoreState, array: Job) -> int:
-    """Return how many waiting tasks of an array are jobs in the queue: as many as could run."""
+    """Return how many waiting tasks of an array may be jobs in the queue at the same time.
+
+    These are as many as the cluster could run, but at most `MAX_WAITING_TASKS`.
+    """
     could_start = state.array_capacity // array.spec.sizes.min
     return max(1, min(could_start, MAX_WAITING_TASKS))
 

@@ -143,7 +143,8 @@ def _countered(state: CoreState, job: Job, resize: Resize, template: Template) -
 def _wait_for_others(state: CoreState, job: Job, stage: Negotiating, counter: CounterOffer) -> None:
     """Leave a donor's counter-offer open while other donors for the same job are still negotiating.
 
-    It expires after the usual time for an answer, or earlier if the application has said so.
+    It expires after the usual time for an answer, or earlier if the application has set an earlier
+    time for it.
     """
     state.donors_to_review[job.id] = None
     state.touch(job)

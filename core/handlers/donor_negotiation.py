@@ -127,9 +127,17 @@ def await_growth(
     donors: frozenset[JobId],
     cause: str,
 ) -> None:
-    """Open a growth that needs processors of donors, which are asked before the growing job.
+    """Open a growth of ``job`` that needs processors of other jobs (donors).
 
-    The processors ``now`` are free, and the processors ``later`` are those of the donors.
+    The donors are asked to shrink before the growth is offered to ``job``.
+
+    Args:
+        state: the state.
+        job: the job that grows.
+        now: the added processors that are free.
+        later: the added processors that donors have to give up.
+        donors: the donors.
+        cause: why the job grows, as text for users.
     """
     state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
@@ -185,7 +193,8 @@ def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
 def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
     """Begin the shrinks of the donors if together they free what ``recipient`` waits for.
 
-    Return whether that is so.
+    Returns:
+        Whether they free enough. If not, nothing is begun.
     """
     if any(_shortfall(donor, recipient) for donor in donors):
         return False
@@ -318,7 +327,7 @@ def _offer_growth(state: CoreState, recipient: Job, growth: Resize) -> None:
 
 
 def _offered_parts(state: CoreState, recipient: Job) -> list[tuple[ProcessorMap, JobId]]:
-    """Return the reserved processors that each donor would give up, with the donor's number."""
+    """Return the recipient's reserved processors that each donor offers, and the donor's number."""
     gifts = []
     for donor in _donors(state, recipient):
         part = _open_resize(donor).leaving & recipient.reserved
@@ -433,9 +442,10 @@ def _review_donor(state: CoreState, number: JobId) -> None:
 
 
 def release_unused(state: CoreState) -> None:
-    """Withdraw or decline the agreed shrinks and counter-offers that the new plan has not used.
+    """Close the negotiations about shrinks that the strategy's new plan does not use.
 
-    A donor that offered too few processors gets the server's next proposal, if there is one left.
+    An agreed shrink is withdrawn, and a counter-offer is declined. But if the counter-offer gave up
+    too few processors, the server makes its next proposal, if it has one left.
     """
     for donor in list(state.negotiating.values()):
         resize = donor.resize

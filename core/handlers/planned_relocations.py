@@ -108,9 +108,10 @@ def _can_grow_away(state: CoreState, job: Job) -> bool:
 
 
 def continue_growing_away(state: CoreState) -> None:
-    """Let jobs that move by a growth, and have got their new processor, give up the old one.
+    """Ask jobs that have grown onto the node to which they move to give up their old processor.
 
-    A job that refuses is asked again as soon as it may get offers. A move whose growth failed is
+    Such a job moves in two steps: a growth by the new processor, then a shrink. If the job refuses
+    the shrink, it is asked again as soon as it may get offers. If its growth failed, the move is
     given up.
     """
     for job in list(state.growing_away.values()):

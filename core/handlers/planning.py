@@ -27,8 +27,10 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 def stop_revising(state: CoreState) -> bool:
     """End the revisions of a plan if the strategy has revised it as often as the policy allows.
 
-    The results of negotiations, which would lead to another revision, are then dropped. Return
-    whether that was so.
+    The results of negotiations, which would lead to another revision, are then dropped.
+
+    Returns:
+        True if the revisions were ended; False if another is allowed or none is needed.
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
@@ -307,7 +309,10 @@ def _drop_reservation(state: CoreState, start: Start) -> None:
 
 
 def _requeue_suspended(state: CoreState, start: Start) -> None:
-    """Put a job that the strategy suspended back into the queue, because it starts again."""
+    """Requeue the suspended job that a plan starts, so that it can start like any waiting job.
+
+    This is done only if the strategy, not a user, suspended the job.
+    """
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
         suspension_steps.requeue(state, job, "continues from its checkpoint")

@@ -131,7 +131,7 @@ def on_request_deadline(state: CoreState, timer: Timer) -> None:
 
 
 def review_size_requests(state: CoreState) -> None:
-    """Decide about all open requests; runs after each batch of events."""
+    """Decide about all open requests. Called after each batch of events."""
     for job in list(state.requests.values()):
         request = job.request
         if request is None:
@@ -193,7 +193,10 @@ def _shrink_as_requested(state: CoreState, job: Job, request: SizeRequest) -> No
 
 
 def _is_known(state: CoreState, job: Job, number: int) -> bool:
-    """Return whether a request arrived before; answer it again if it was the last answered one."""
+    """Return whether the request ``number`` of a job has arrived before.
+
+    If it is the request that was answered last, its answer is sent again, as it may be lost.
+    """
     answer = job.answered
     if answer is not None and answer.number == number:
         state.emit(AnswerRequest(job.id, job.run, *answer))
@@ -202,7 +205,10 @@ def _is_known(state: CoreState, job: Job, number: int) -> bool:
 
 
 def _take_back(state: CoreState, job: Job, reason: str) -> None:
-    """Cancel the open request of a job, and withdraw its resize unless that is ordered (GO)."""
+    """Cancel the open request of a job, and withdraw the resize that was offered because of it.
+
+    A resize that the application has been ordered to carry out (GO) is not withdrawn.
+    """
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
     if resize is not None and isinstance(resize.stage, BEFORE_GO):

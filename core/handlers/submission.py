@@ -144,9 +144,9 @@ def on_job_released(state: CoreState, event: JobReleased) -> None:
 
 
 def _with_tasks(state: CoreState, job: Job, present: JobState) -> list[Job]:
-    """Return those of a job, or of an array and its tasks, that are in the state ``present``.
+    """Return the job if it is in the state ``present``; for an array, all its jobs in this state.
 
-    An array itself is returned only if it has tasks that are not jobs yet.
+    These are the jobs of its tasks, and the array itself if it has tasks that are not jobs yet.
     """
     if job.progress is None:
         return [job] if job.state is present else []

@@ -157,7 +157,10 @@ def on_save_reported(state: CoreState, event: SaveReported) -> None:
 
 
 def _failed(state: CoreState, job: Job, reason: str) -> None:
-    """Close a suspension without a checkpoint; end and requeue the job if that was its purpose."""
+    """Close a suspension that failed, so that the job has no new checkpoint.
+
+    If the suspension was meant to requeue the job, the job is ended and requeued anyway.
+    """
     mine = job.saving
     suspension_steps.close_failed(state, job, reason)
     if mine is not None and mine.requeues:

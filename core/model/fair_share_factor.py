@@ -65,7 +65,10 @@ class FairShares:
             self._processors[account, row.user] += row.processors
 
     def _level(self, account: str) -> str:
-        """Return the account in which a user competes; without accounts, all users share one."""
+        """Return the account within which a user competes with others.
+
+        If the settings have no accounts, the result is empty: all users compete with each other.
+        """
         return account if self._settings.accounts else ""
 
     def order(self, account: str, user: str) -> tuple[float, float]:

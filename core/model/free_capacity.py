@@ -105,7 +105,10 @@ class FreeCapacity:
         return found
 
     def fitting(self, needs: NodeNeeds | None, free: ProcessorMap) -> ProcessorMap:
-        """Return as many free processors as memory and devices allow a job to use together."""
+        """Return free processors that a job can use together: as many as its needs allow.
+
+        The needs are memory and devices for each process.
+        """
         return self.fitting_both(needs, free, ())[0]
 
     def fitting_both(

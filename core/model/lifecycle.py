@@ -80,7 +80,7 @@ RESIZABLE_STATES = frozenset({_S.RUNNING})
 
 
 class IllegalStepError(Exception):
-    """A change of state that the table does not contain, which is a bug.
+    """A change of a job's state that the table of allowed changes does not contain. This is a bug.
 
     The message has the job's history.
     """
@@ -94,7 +94,7 @@ class IllegalStepError(Exception):
 
 
 def diagram() -> str:
-    """Return the table as a Mermaid state diagram."""
+    """Return the table of allowed changes of a job's state as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> PENDING: submit", "    [*] --> HELD: submit --hold"]
     lines += [f"    {a} --> {b}: {cause}" for (a, b), cause in TRANSITIONS.items()]
     lines += [f"    {state} --> [*]" for state in JobState if state in FINAL_STATES]

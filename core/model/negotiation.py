@@ -89,9 +89,11 @@ class Speaker(StrEnum):
 def _replies(
     state: NegotiationState, *, open_end: bool
 ) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
-    """Return the messages that may follow a proposal, and the state after each.
+    """Return what may follow a proposal: each allowed message, with the state to which it leads.
 
-    With ``open_end`` the side that received the proposal may also make a proposal of its own.
+    Args:
+        state: the state in which the proposal is open.
+        open_end: whether the side that received the proposal may also make one of its own.
     """
     steps = {
         (state, Verb.ACCEPT, Speaker.RESPONDER): NegotiationState.AGREED,
@@ -135,7 +137,7 @@ class ItemStatus(StrEnum):
 
 
 class Overall(StrEnum):
-    """How much of an offer was accepted: all items, all required items, or fewer."""
+    """How much of an offer was accepted: all items, all required items, or not even these."""
 
     ACCEPTED = "ACCEPTED"
     PARTIAL = "PARTIAL"
@@ -171,7 +173,7 @@ class Item:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One message of a negotiation: the parties, the verb, the round, the items."""
+    """One message of a negotiation, with the parties, the verb, the round, and the items."""
 
     #: The number of the negotiation, which is also that of the resize.
     negotiation: int
@@ -215,7 +217,7 @@ class Negotiation:
         return self.state in CLOSED
 
     def apply_message(self, side: Side, template: Template) -> "Negotiation":
-        """Return the negotiation after ``side`` has sent ``template``.
+        """Return the negotiation after ``side`` has sent the message ``template``.
 
         Raises:
             NegotiationError: the state machine does not allow the message.
@@ -257,7 +259,8 @@ class Negotiation:
 def overall(items: Sequence[Item]) -> Overall:
     """Return the common result of all items of a message.
 
-    ACCEPTED if all are accepted, PARTIAL if only all required ones are, else REJECTED.
+    ACCEPTED if every item is accepted. PARTIAL if every required item is accepted, but not all
+    optional ones. Otherwise REJECTED.
     """
     if all(item.status is ItemStatus.ACCEPTED for item in items):
         return Overall.ACCEPTED

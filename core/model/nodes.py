@@ -139,7 +139,7 @@ class NodeLoad:
 
 
 def max_load_age_s(interval_s: float) -> float:
-    """Return from which age in seconds a node's load is out of date: two later reports are missing.
+    """Return the age in seconds at which a node's load is out of date: two reports are missing.
 
     Args:
         interval_s: seconds between two measurements.

@@ -248,9 +248,10 @@ class Resize:
 
     @property
     def reusable(self) -> bool:
-        """Return whether the next plan may use this resize, because no plan uses it any more.
+        """Return whether the next plan may use this resize without another negotiation.
 
-        The application has agreed to it, or proposed it in a counter-offer.
+        It may if the application has agreed to the resize or made a counter-offer, and the plan
+        that wanted the resize does not use it any more.
         """
         return isinstance(self.stage, PROPOSED) and self.stage.reusable
 

@@ -48,9 +48,9 @@ class Usage(NamedTuple):
     processors: int
 
     def at_time(self, now: float, half_life_s: float) -> float:
-        """Return the decayed usage at the time ``now``, in processor-seconds.
+        """Return the user's decayed usage at the time ``now``, in processor-seconds.
 
-        The number of processors is assumed not to change until then.
+        The number of processors that the user has is assumed not to change until then.
         """
         return decayed(self.seconds, self.processors, now - self.at, half_life_s)
 

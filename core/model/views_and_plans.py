@@ -244,8 +244,8 @@ class View:
 class Start:
     """Decision to start a waiting job on these processors.
 
-    Those that are not free now must be freed by shrinks of the same plan. A job with reserved
-    processors may be named, too. It gets these processors instead.
+    Processors that are not free now must be freed by shrinks of the same plan. A job that has
+    reserved processors may be named, too. It starts on its reserved processors instead.
     """
 
     job: JobId
@@ -354,7 +354,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """A strategy's answer about a job that may be submitted: whether, when and how large it runs.
+    """A strategy's forecast for a job that may be submitted: whether it runs, its start, its size.
 
     It includes the price: the profit that other jobs would lose.
     """

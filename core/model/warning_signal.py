@@ -20,10 +20,10 @@ class WarningSignal(NamedTuple):
 
 
 def parse_warning(text: str) -> WarningSignal:
-    """Return the signal and the time of a text such as ``USR1@60``, in seconds.
+    """Return the signal and the time in seconds of a text such as ``USR1@60``.
 
     Raises:
-        ValueError: the text is not in this grammar, or names no signal that can be caught.
+        ValueError: the text is not of this form, or names no signal that can be caught.
     """
     match = _FORM.fullmatch(text.upper())
     if match is None:

@@ -47,9 +47,9 @@ def free(state: CoreState) -> dict[str, int]:
 
 
 def limits(state: CoreState) -> dict[JobId, int]:
-    """Return the most processors that each job may have with the named resources it needs.
+    """Return the largest number of processors for which each job can get its named resources.
 
-    Jobs that need none are left out. With 0, a job has to wait.
+    Jobs that need no named resource are left out. A job with the number 0 has to wait.
     """
     if not state.needing:
         return {}
@@ -114,7 +114,10 @@ def _served(state: CoreState) -> dict[JobId, Job]:
 
 
 def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
-    """Return the resources that remain when ``served`` jobs have what their smallest sizes need."""
+    """Return the resources that remain of ``left`` after each job in ``served`` has got its share.
+
+    The share of a job is the amount that its smallest size needs.
+    """
     rest = dict(left)
     for job in served.values():
         for need in job.spec.resources:
@@ -130,7 +133,7 @@ def _waits(job: Job, now: float) -> bool:
 
 
 def _max_processors(job: Job, left: dict[str, int]) -> int:
-    """Return the largest number of processors for which a job's resources suffice; 0 if none."""
+    """Return for how many processors of a job the resources ``left`` suffice; 0 if for none."""
     most, has = maxsize, claimed(job)
     for need in job.spec.resources:
         there = max(0, left.get(need.name, 0))
@@ -142,9 +145,10 @@ def _max_processors(job: Job, left: dict[str, int]) -> int:
 
 
 def _cannot_start(state: CoreState, job: Job) -> bool:
-    """Return whether the cluster is too small for a job, so that nothing is kept for it.
+    """Return whether the whole cluster is too small for a job even at the job's smallest size.
 
-    The cluster's configuration may have changed, or nodes were removed since the submission.
+    No named resources are kept for such a job. The cluster's configuration may have changed, or
+    nodes were removed since the submission.
     """
     least = job.sizes.min
     return least > state.ledger.capacity[1] or bool(

@@ -40,7 +40,7 @@ def free_capacity(state: CoreState) -> FreeCapacity:
 
 
 def usable_by(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return as many of the free ``processors`` as memory and devices let a job use together."""
+    """Return those free ``processors`` that a job can use together, by memory and devices."""
     needs = job.node_needs
     if needs is None:
         return processors
@@ -237,7 +237,10 @@ def _left(state: CoreState, nodes: Sequence[NodeView]) -> dict[NodeName, Amounts
 def _occupiers(
     state: CoreState, processors: ProcessorMap
 ) -> Iterator[tuple[ProcessorMap, NodeNeeds | None]]:
-    """Yield the part of ``processors`` that each job occupies, with the job's needs."""
+    """Yield, for each job on ``processors``, those that it occupies, and its needs.
+
+    The needs are None for a job that needs neither memory nor devices nor certain nodes.
+    """
     if not processors & state.ledger.occupied_by_jobs:
         return
     for job in state.active.values():

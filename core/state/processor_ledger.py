@@ -12,7 +12,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 class ProcessorLedger:
-    """All nodes in the order of their processors, and sums over processors of nodes and jobs."""
+    """All nodes in the order of their processors, and the free, used and reserved processors."""
 
     __slots__ = (
         "_all_withheld",
@@ -192,7 +192,10 @@ class ProcessorLedger:
         return self._free
 
     def held_by(self, job: JobId, occupied: ProcessorMap) -> ProcessorMap:
-        """Return the processors that a job occupies or that are withheld until its end."""
+        """Return the processors ``occupied`` by a job, and those withheld until the job has ended.
+
+        Withheld processors that are reserved or unusable are left out.
+        """
         withheld = self.withheld.get(job) if self.withheld else None
         if withheld is None:
             return occupied

@@ -48,9 +48,10 @@ def processors_below_limit(state: CoreState, job: Job) -> int:
 
 
 def max_processors(state: CoreState, job: Job) -> int:
-    """Return how many processors a job may have under its user's limit; ``maxsize`` without one.
+    """Return how many processors a job may have under its user's limit.
 
-    What the user's other jobs have is taken from the last view that was made for the strategy.
+    Without a limit, the result is ``sys.maxsize``. The number that the user's other jobs have is
+    taken from the last view that was made for the strategy.
     """
     limit = state.user_limits.of(job.spec.user).running_processors
     if limit is None:
@@ -66,9 +67,9 @@ def exceeds(state: CoreState, job: Job, processors: int) -> bool:
 
 
 def limit_processors(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Return the processors that a job may have within its user's limit.
+    """Return as many of these processors as a job may have within its user's limit.
 
-    Processors that the job has already come first.
+    Processors that already belong to the job are chosen first.
     """
     has = processors & (job.occupied | job.reserved)
     more = processors & ~has

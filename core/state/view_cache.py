@@ -13,9 +13,10 @@ V = TypeVar("V")
 
 
 class ViewRow(Generic[V]):
-    """The jobs of one kind in a view (waiting, promised or running), by time and job number.
+    """All jobs of one kind (waiting, promised or running) as strategies see them.
 
-    They are kept as a sorted list. The tuple that a view contains is made when it is read.
+    They are sorted by time and job number, and kept as a list. The tuple for the strategy's view is
+    made when it is read.
     """
 
     __slots__ = ("_key_of", "_keys", "_tuple", "_values")
@@ -57,7 +58,7 @@ class ViewRow(Generic[V]):
 
     @property
     def values(self) -> tuple[V, ...]:
-        """Return all values in order."""
+        """Return the jobs as strategies see them, ordered by time and job number."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
         return self._tuple
@@ -130,7 +131,7 @@ class UsableNodes:
 
 
 class ViewCache:
-    """The parts of the last view, and which of them are outdated."""
+    """The parts of the last view (the state as strategies see it), and which are outdated."""
 
     __slots__ = (
         "below_limits",

@@ -55,7 +55,7 @@ def view(state: CoreState) -> View:
 
 
 def _loads(state: CoreState) -> dict[NodeName, NodeLoad]:
-    """Return the loads of usable nodes that are not stale."""
+    """Return the last reported loads of usable nodes, without loads that are out of date."""
     return {
         name: load
         for name, (load, until) in state.loads.items()
@@ -138,9 +138,9 @@ def fresh_view(state: CoreState) -> View:
 
 
 def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
-    """Return how many processors a job may have: first without nodes with overdue heartbeats.
+    """Return two numbers of processors that a job may have: without and with suspected nodes.
 
-    The second number includes these nodes.
+    The heartbeats of suspected nodes are overdue.
     """
     most = state.rows.limits.get(job_id, maxsize)
     if state.user_limits.limits_processors:
@@ -327,9 +327,10 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
 
 
 def _reusable_sizes(job: Job) -> Sizes | None:
-    """Return the sizes of a shrink that a job has agreed to or proposed and no plan uses any more.
+    """Return the sizes to which the next plan may shrink a job without another negotiation.
 
-    The present size is among them. The next plan may use such a shrink. None if there is none.
+    The job has agreed to a shrink to them, or proposed it, and the plan that wanted the shrink
+    does not use it any more. The present size is among them. None if there is no such shrink.
     """
     resize = job.resize
     if resize is None or not resize.reusable:
@@ -338,9 +339,10 @@ def _reusable_sizes(job: Job) -> Sizes | None:
 
 
 def _size_after_resize(job: Job) -> int:
-    """Return the size that a job has after its open resize; the present size if it may not happen.
+    """Return the size that a job has after its open resize, or its present size.
 
-    That is so if there is no resize, if it is being withdrawn, or if no plan uses it any more.
+    The present size is returned if there is no resize, if it is being withdrawn, or if no plan
+    uses it any more.
     """
     resize = job.resize
     if resize is None or resize.reusable or isinstance(resize.stage, Withdrawing):

@@ -137,7 +137,7 @@ def _unknown_letter(known: dict[str, argparse.Action], word: str, rest: Iterator
 
 
 def _skip_values(action: argparse.Action, rest: Iterator[str], *, has_value: bool) -> None:
-    """Skip the words that are certainly values of an option.
+    """Skip the words that are values of an option; optional values are not skipped.
 
     Args:
         action: the option.

@@ -14,7 +14,7 @@ _set: Any = object.__setattr__
 
 
 def fast_init(cls: type[T]) -> type[T]:
-    """Make the construction of a frozen dataclass with slots more than twice as fast. Decorator.
+    """Decorate a frozen dataclass with slots, so that instances are made more than twice as fast.
 
     During its construction, an instance has another class with the same slots that is not frozen.
     Everything else is as in ``dataclass``: parameters, defaults, ``__post_init__``, frozen

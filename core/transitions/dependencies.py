@@ -88,7 +88,10 @@ def is_met(state: CoreState, job: Job, dependency: Dependency) -> bool | None:
 
 
 def _has_started(job: Job | None) -> bool:
-    """Return whether a job has started; an array when all its tasks have."""
+    """Return whether a job has started. An array has started when all its tasks have.
+
+    False for None, which stands for a job that is not in memory.
+    """
     if job is None or job.progress is None:
         return job is not None and job.start is not None
     return job.progress.all_started and not job.dependencies

@@ -52,7 +52,7 @@ def processes_exited(state: CoreState, event: ProcessesExited) -> None:
 
 
 def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
-    """Return the processors of the ranks that exited."""
+    """Return the processors of the ranks that exited; ``job`` may be None if it is not known."""
     where = tuple([exit.processor for exit in exits])
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
@@ -324,10 +324,12 @@ def _ended_in_isolation(state: CoreState, job: Job, exit: Exit) -> bool:
 
 
 def blame_lost_node(state: CoreState, job: Job, reason: str) -> bool:
-    """Let a failing job run again, as its ranks failed because of a node that is lost.
+    """Let a failing job run again, because its ranks failed when a node was lost.
 
-    The ranks noticed the loss before the server. Return whether the job may run again; False, too,
-    if it is not failing.
+    The ranks noticed the loss before the server.
+
+    Returns:
+        Whether the job will run again. False also if it is not failing.
     """
     completion = job.completion
     if completion is None or completion.final is not JobState.FAILED:

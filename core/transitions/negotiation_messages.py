@@ -123,7 +123,7 @@ def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
 
 
 def amounts_per_processor(job: Job) -> dict[str, int]:
-    """Return the amount of each resource that belongs to a processor; memory in bytes."""
+    """Return the amount of each resource that a job needs for each processor; memory in bytes."""
     amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
     needs = job.node_needs
     return amounts | dict(needs.amounts) if needs is not None else amounts

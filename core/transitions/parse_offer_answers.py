@@ -98,7 +98,7 @@ def terms(template: Template) -> tuple[float, float]:
 
 
 def describe_answer(template: Template) -> str:
-    """Return the terms of an application's answer as text; empty if it has none."""
+    """Return, as text, the terms of an application's answer to an offer; empty if it names none."""
     item = _processors(template)
     if item is None:
         return ""
@@ -130,8 +130,8 @@ def asked_price(template: Template) -> float:
 def _most_change(job: Job, template: Template) -> int:
     """Return by how many processors, at most, the resources in a counter-offer let a job change.
 
-    The resources are memory, devices and named resources. ``maxsize`` if the counter-offer names
-    none that go with processors.
+    The resources are memory, devices and named resources. Only those are considered of which the
+    job needs an amount for each processor. ``sys.maxsize`` if the counter-offer names none of them.
 
     Raises:
         UnusableCounterError: the answer refuses a resource that is needed for each processor.

@@ -301,7 +301,10 @@ def _no_decision(state: CoreState, job: Job, resize: Resize, missing: str) -> No
 
 
 def _not_rolled_back(state: CoreState, job: Job, resize: Resize) -> None:
-    """End a job that is stuck in MPI after a joining rank died. It may restart."""
+    """End a job that has not rolled back its resize in time after a joining rank died.
+
+    The job is stuck in MPI. It may restart. Nothing is done if no joining rank died.
+    """
     if not resize.gone & resize.added:
         return
     waited = (

@@ -120,7 +120,7 @@ def _failed_too_often(job: Job, resize: Resize) -> bool:
 
 
 def _pause_offers(state: CoreState, job: Job, resize: Resize) -> None:
-    """Send a job no offers for ``limits.quiet_s`` seconds.
+    """Make a pause of ``limits.quiet_s`` seconds in which a job gets no offers.
 
     The pause doubles with each consecutive growth that fails, because other jobs may have to shrink
     for each growth offer.
@@ -252,8 +252,8 @@ def free_processors(state: CoreState, job: Job, gone: ProcessorMap) -> None:
 def _withhold(state: CoreState, job: Job, released: ProcessorMap) -> None:
     """Keep processors of an ending job until its other ranks have exited, or for a limited time.
 
-    The ranks of a world exit one after the other. If each processor became free alone, a running
-    job would grow by it, and shrink again for a waiting job that needs several processors.
+    The ranks of a job exit one after the other. If each processor became free alone, a running job
+    would grow by it, and shrink again for a waiting job that needs several processors.
     """
     if job.id not in state.ledger.withheld:  # later exits do not extend the time
         state.timer(TimerKind.WITHHELD, job, state.limits.release_timeout_s)

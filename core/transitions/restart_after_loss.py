@@ -154,7 +154,7 @@ def _near(state: CoreState, job: Job, processors: ProcessorMap) -> ProcessorMap:
 
 
 def _nodes(state: CoreState, processors: ProcessorMap) -> list[Node]:
-    """Return the known nodes of these processors."""
+    """Return the nodes of these processors; processors of removed nodes are ignored."""
     return [node for node in state.ledger.nodes if node.processors & processors]
 
 

@@ -68,7 +68,7 @@ def speedup_changed(state: CoreState, job: Job, before: Speedup) -> None:
 def time_limits_left(state: CoreState, now: float) -> dict[JobId, float]:
     """Return how many seconds each job with a time limit may still run.
 
-    A job that waits has all that earlier runs have left of its limit.
+    Earlier runs of the job count, too: what they have used is subtracted from its limit.
     """
     left = {}
     for job in state.jobs.values():

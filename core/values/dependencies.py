@@ -69,7 +69,7 @@ def parse_dependencies(text: str) -> tuple[Dependency, ...]:
     """Return the dependencies of a text such as ``afterok:17:18,singleton``, each once.
 
     Raises:
-        ValueError: the text is not in this grammar, or names too many jobs.
+        ValueError: the text is not a list of this form, or names too many jobs.
     """
     found: dict[Dependency, None] = {}
     for part in filter(None, text.split(",")):

@@ -11,7 +11,7 @@ from math import inf
 
 
 class Take(StrEnum):
-    """When the server accepts a counter-offer that frees fewer processors than requested."""
+    """The server's rule to accept a counter-offer that frees fewer processors than requested."""
 
     #: If the strategy can use it in a revised plan.
     HELPS = "helps"

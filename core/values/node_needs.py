@@ -34,7 +34,7 @@ class NodeNeeds:
     """Memory, devices and properties that a job needs on its nodes.
 
     Raises:
-        ValueError: an amount is below 1, or a list of nodes is not in its grammar.
+        ValueError: an amount is below 1, or a list of nodes is not of the form ``n[01-16],m1``.
     """
 
     #: For each process, in order of name. Memory in bytes.
@@ -85,7 +85,7 @@ class NodeNeeds:
         return self.constraint is None or self.constraint.fits(properties)
 
     def processes(self, left: Amounts) -> int:
-        """Return for how many processes these amounts suffice."""
+        """Return for how many processes of the job these unused amounts suffice."""
         most = maxsize
         for name, amount in self.amounts:
             there = left.get(name, 0) // amount
@@ -172,7 +172,7 @@ def parse_gres(texts: Iterable[str]) -> dict[str, int]:
     """Return generic resources by name, from texts such as ``gpu:2``, ``fpga`` or ``gpu=2``.
 
     Raises:
-        ValueError: a text is not in the grammar, or a resource is named twice.
+        ValueError: a text has another form, or a resource is named twice.
     """
     found: dict[str, int] = {}
     for text in texts:

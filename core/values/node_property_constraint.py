@@ -24,10 +24,10 @@ def is_property(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Which properties a node must have. ``&`` binds more tightly than ``|``.
+    """Which properties a node must have, as in ``a&(b|!c)``. ``&`` binds more tightly than ``|``.
 
     Raises:
-        ValueError: the text is not in the grammar.
+        ValueError: the text is not of this form.
     """
 
     text: str

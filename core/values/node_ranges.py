@@ -15,12 +15,12 @@ _ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 
 
 def parse_node_ranges(text: str) -> tuple[str, ...]:
-    """Return the names of a list, each once, in the order of the list.
+    """Return the node names that a text such as ``n[08-10],m1`` stands for, each once, in order.
 
     Leading zeros of the first number of a range are kept: ``n[08-10]`` is n08, n09, n10.
 
     Raises:
-        ValueError: the text is not in the grammar, or stands for too many names.
+        ValueError: the text has another form, or stands for too many names.
     """
     names: dict[str, None] = {}
     rest = text

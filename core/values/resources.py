@@ -40,7 +40,7 @@ def parse_needs(texts: Iterable[str]) -> tuple[Need, ...]:
     """Parse the named resources that a job needs, each written as a name with an amount.
 
     Raises:
-        ValueError: a text is not in the grammar, or a resource is named twice.
+        ValueError: a text has another form, or a resource is named twice.
     """
     needs: dict[str, Need] = {}
     for text in texts:

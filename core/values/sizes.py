@@ -21,7 +21,7 @@ _SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)
 
 
 class SizesError(PliantError, ValueError):
-    """The text is not in the size grammar. The message names the fault and the right form."""
+    """A text does not name valid sizes. The message says what is wrong, and how to write them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,10 @@ class Sizes:
 
 
 def parse_sizes(text: str, preferred: int | None = None) -> Sizes:
-    """Parse a text in the size grammar.
+    """Parse the sizes in a text such as ``4``, ``2-16`` or ``1-64:pow2``.
 
     Args:
-        text: the text, such as ``2-16`` or ``1-64:pow2``.
+        text: the text.
         preferred: the preferred size, which must be one of the sizes; None if there is none.
 
     Raises:

@@ -118,10 +118,11 @@ class Downey:
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A model that is corrected by measurements at two or more sizes.
+    """A speedup model that is corrected by measurements at two or more sizes.
 
-    The ratio of measured to assumed speed is interpolated between the measured sizes and constant
-    beyond them. ``S(1) = 1`` holds here, too.
+    The correction is the ratio of the measured speed to the speed that the model assumes. Between
+    two measured sizes it is interpolated. Below the smallest and above the largest one it is
+    constant. It is scaled so that ``S(1)`` does not change.
     """
 
     model: "Linear | Flat | Table | Amdahl | Downey"

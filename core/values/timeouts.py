@@ -52,7 +52,9 @@ class Timeouts:
     request_timeout_s: float = 300.0
 
     def isolation_grace_s(self, stop_after_s: float | None) -> float:
-        """Return after how many seconds without contact a node has killed processes; 0 for never.
+        """Return how long a node without contact lets a job's processes live, until all are killed.
+
+        The result is in seconds; 0 means that they are never killed.
 
         Args:
             stop_after_s: the T of the job's option ``stop-after=T``: seconds that its processes may

@@ -29,9 +29,9 @@ def theory_value(value: float | str, spec: Mapping[str, Any]) -> float | None:
 
 
 def _offered_load(given: Mapping[str, Any]) -> float | None:
-    """Return the load offered to all processors: arrival rate times mean run time.
+    """Return the load offered to the machine: mean run time over mean time between arrivals.
 
-    None if the system is not stable.
+    Both are parameters in ``given``. None if the load is 1 or more, so that queues grow forever.
     """
     load = float(given["base_time"]) / float(given["gap"])
     return load if load < 1 else None

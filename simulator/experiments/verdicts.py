@@ -27,9 +27,9 @@ ANY = Tolerance(0.0)
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """Whether a claim holds that the values of one side are above those of the other.
+    """The result of checking a claim of the paper that compares two sides, such as two strategies.
 
-    Runs of both sides with the same seed are compared in pairs.
+    The runs of both sides that have the same seed are compared in pairs.
     """
 
     #: Whether the claim holds for the mean of the differences.

@@ -38,9 +38,9 @@ class Bounds:
     """Accepts every allowed size; otherwise proposes the allowed size nearest to the offer."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return the offered size if it is allowed, otherwise the allowed size nearest to it.
+        """Return the offered size if ``sizes`` has it, otherwise the nearest one towards ``now``.
 
-        The result lies between the present and the offered size, so it may be the present size.
+        ``now`` is the present size. It is returned if no other size of ``sizes`` lies between.
         """
         if offered in sizes:
             return offered
@@ -52,10 +52,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PowerOfTwo:
-    """Runs on powers of two only (FT and others; Ghafoor 3.1.1, KOALA 6.1).
+    """The application that runs only on powers of two (FT and others; Ghafoor 3.1.1, KOALA 6.1).
 
-    If an offered growth is not a power of two, the job accepts a part. In a shrink it gives more
-    than asked if its minimum allows, otherwise as much as it can.
+    If the size after an offered growth is not a power of two, the application grows to the next
+    lower one. If the size after a shrink is not, it shrinks to the next lower one if its minimum
+    allows that, otherwise to the next higher one. If that is not possible, it refuses.
     """
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
@@ -102,7 +103,10 @@ class RandomAnswers:
     partial: bool = False
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return the offered size, a part of the way to it, or the present size."""
+        """Return the offered size, a random size on the way to it, or the present size ``now``.
+
+        The present size means that the application refuses.
+        """
         if rng.random() >= self.success:
             return now
         if not self.partial:

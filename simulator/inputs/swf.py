@@ -250,9 +250,9 @@ def _machine(header: dict[str, str]) -> int | None:
 def _unique_and_fitting(
     records: list[_Record], machine: int | None, skipped: list[Skipped]
 ) -> Iterator[_Record]:
-    """Yield the records that are neither wider than the machine nor repeat an earlier job's number.
+    """Yield the records that fit the machine and do not repeat the number of an earlier job.
 
-    The others are appended to ``skipped``, each with the reason.
+    The other records are appended to ``skipped``, each with the reason.
     """
     seen: dict[int, int] = {}
     for record in records:

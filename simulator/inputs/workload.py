@@ -109,7 +109,7 @@ _NUMBERS = {
 
 
 def _fault(job: SimJob) -> str:
-    """Return a message about the first invalid number of a job, which must have one."""
+    """Return a message about the first invalid number of a job that has at least one."""
 
     def fits(name: str) -> bool:
         low, high, may_lack = _NUMBERS[name]

@@ -14,7 +14,10 @@ from pliant.strategies.multicluster.placement_rules import Part
 
 
 class Claims:
-    """Takes processors for jobs that have been placed, for all components of a job or for none."""
+    """Gets processors from the clusters for jobs that the scheduler has placed there.
+
+    A job gets them for all of its components or for none.
+    """
 
     def __init__(self, state: GridState, queue: PlacementQueue) -> None:
         self._state = state

@@ -140,7 +140,10 @@ class GridRun:
         self.version += 1
 
     def hold(self, held: ProcessorMap, now: float) -> None:
-        """Record that the job holds these processors from now on."""
+        """Record the set of processors that the job has got from its clusters, valid from now on.
+
+        ``held`` replaces the earlier set.
+        """
         self.area += count(self.held) * (now - self._held_since)
         self.held, self._held_since = held, now
 

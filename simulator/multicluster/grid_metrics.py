@@ -39,11 +39,11 @@ class GridMetrics:
         self._operations: list[float] = []
 
     def changes(self) -> int:
-        """Return the number of all events so far. If it has not risen, nothing has changed."""
+        """Return a number that rises with each event. If it is the same, nothing has changed."""
         return self.submitted + len(self._times) + len(self._operations) + len(self.records)
 
     def used(self, now: float, change: int) -> None:
-        """Record that jobs hold ``change`` processors more, or fewer if it is negative."""
+        """Add ``change``, which may be negative, to the number of processors that jobs hold."""
         level = (self._levels[-1] if self._levels else 0) + change
         self._times.append(now)
         self._levels.append(level)

@@ -62,9 +62,10 @@ class GridState:
         self.events.schedule(time, _call, action, kind)
 
     def vary_start_time(self, run: GridRun, seconds: float) -> float:
-        """Return a time to start processes, varied at random by up to ± the setting ``spread``.
+        """Return a random number of seconds in which a cluster's local manager starts processes.
 
-        The random numbers of a job do not depend on other jobs.
+        It differs from ``seconds`` by at most the fraction ``spread`` of the settings. The random
+        numbers of a job do not depend on other jobs.
 
         Args:
             run: the job.
@@ -86,10 +87,10 @@ class GridState:
     # ---------------------------------------------------------------- processors
 
     def take(self, run: GridRun, processors: ProcessorMap) -> bool:
-        """Start processes of a job on processors that are kept for it.
+        """Claim processors from their clusters for a job that the scheduler has assigned them to.
 
         Returns:
-            Whether every cluster had enough idle processors. If not, nothing is taken.
+            Whether every cluster had enough idle processors. If not, nothing is claimed.
         """
         parts = self.views.by_cluster(processors)
         if any(self.clusters[name].idle < number for name, number in parts.items()):
@@ -128,7 +129,7 @@ class GridState:
             self.metrics.released(run)
 
     def committed(self) -> dict[str, int]:
-        """Return how many processors of each cluster are assigned to jobs but not yet held."""
+        """Return the number of processors of each cluster that jobs are still to claim."""
         kept, held = NONE, NONE
         for run in self.active.values():
             kept |= run.bits

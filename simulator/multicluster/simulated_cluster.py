@@ -27,7 +27,7 @@ class LocalWaits:
     total_s: float = 0.0
 
     def count(self, submit: float, wait: float) -> None:
-        """Count a job and its wait in seconds if it was submitted within the period."""
+        """Count a job and its wait in seconds, if its submission is in the measured period."""
         if self.first <= submit <= self.last:
             self.jobs += 1
             self.total_s += wait

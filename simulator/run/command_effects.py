@@ -140,9 +140,10 @@ class SimulatedJobs:
         return batch
 
     def set_plan_is_old(self, is_old: bool) -> None:
-        """Record whether time has passed since the plan was made.
+        """Record whether simulated time has passed since the strategy made its plan.
 
-        Parts of an old plan may no longer fit. In a new plan, such parts are the strategy's fault.
+        If time has passed, a start or resize in the plan may no longer fit the present state. If no
+        time has passed, a start or resize that does not fit is the strategy's fault.
         """
         self._plan_is_old = is_old
 

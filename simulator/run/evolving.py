@@ -139,7 +139,10 @@ class Phases:
         return self.begin(run, now)
 
     def take_answer(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
-        """Apply the core's answer to a request: a job that stood still continues to compute."""
+        """Apply the core's answer to a request of a job.
+
+        A job that stood still to wait for the answer continues to compute.
+        """
         gives = run.open.pop(answer.number, None)
         if gives is False:
             self._counts[COUNTED[answer.outcome]] += 1

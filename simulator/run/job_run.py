@@ -143,7 +143,7 @@ class Run:
             self.version += 1
 
     def estimate_grace(self, now: float) -> float:
-        """Return by how many seconds the job reaches its estimate later than the core expects.
+        """Return how many seconds later the job uses up its estimate than the core expects.
 
         The core does not know for how long a resize stops the job, and counts that time as
         computation.

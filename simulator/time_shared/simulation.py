@@ -150,7 +150,10 @@ class TimeSharedSimulation:
         )
 
     def _reservation_fault(self, plan: Plan) -> str | None:
-        """Return a message if a plan starts a job on a node that was reserved before; else None."""
+        """Return a message if a plan starts a job on a node that was reserved before this plan.
+
+        None if no job is started on such a node.
+        """
         for start in plan.starts:
             node = self._node_of(start.processors)
             if self._views[node].name in self._reserved:

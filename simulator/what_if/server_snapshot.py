@@ -136,7 +136,14 @@ def _job(row: Row, sizes: Sizes, now: float, assume_s: float) -> SimJob:
 
 
 def _seconds_left(row: Row, speedup: Speedup, now: float, assume_s: float) -> float:
-    """Return how many more seconds a job would run at the size that it requested."""
+    """Return how many more seconds a job would run at the size that it requested.
+
+    Args:
+        row: the job in the server's snapshot.
+        speedup: its speedup.
+        now: the time of the snapshot.
+        assume_s: the total run time of a job that states neither an estimate nor a limit.
+    """
     estimate_s, limit_s = row["estimate_s"], row["limit_s"]
     total_s: float = next((s for s in (estimate_s, limit_s) if s is not None), assume_s)
     if not row["ranks"]:

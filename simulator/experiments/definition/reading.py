@@ -155,7 +155,10 @@ def _experiment(name: str, tree: object) -> Experiment:
 
 
 class _Runs:
-    """Yields the cells of an experiment: all combinations of its parameters, each with its run."""
+    """Reads an experiment's parameters, and yields its cells, each with the definition of its run.
+
+    A cell is one combination of parameter values.
+    """
 
     def __init__(self, top: Tree, metrics: list[str]) -> None:
         self._run = mapping(("run",), top["run"], _RUN)

@@ -32,7 +32,7 @@ def as_json(outcome: ExperimentOutcome) -> list[dict[str, Any]]:
 
 
 def as_text(outcome: ExperimentOutcome) -> str:
-    """Return the results as a table for a terminal, followed by claims and by lines that differ."""
+    """Return the results as text for a terminal: a table, then claims and values that differ."""
     experiment = outcome.experiment
     parts = [f"{experiment.name}: {experiment.title} ({experiment.source})", ""]
     for block in (*missing_runs(outcome), *result_blocks(outcome, every_claim=True)):
@@ -66,7 +66,7 @@ def experiment_blocks(
     Args:
         outcome: the result of the simulations.
         pictures: the plots of the experiment.
-        real: runs with real jobs, also of other experiments.
+        real: runs with real jobs. Those of other experiments may be among them and are ignored.
     """
     experiment = outcome.experiment
     verdict = f"Verdict: {outcome.verdict}. {_counted(outcome)}".strip()

@@ -44,9 +44,9 @@ class Scale:
         return cell.label if self.jobs is None else f"{cell.label}, jobs {self.jobs}"
 
     def share_of_jobs(self, spec: Mapping[str, Any]) -> float:
-        """Return the simulated jobs as a share of the jobs in the definition.
+        """Return which fraction of the jobs in the definition is simulated, from 0 to 1.
 
-        1 if the definition lists its jobs or does not state their number.
+        It is 1 if the definition lists its jobs or does not state their number.
         """
         if self.jobs is None or "job_list" in spec:
             return 1.0
@@ -168,7 +168,7 @@ class _Durations:
             self._longest[experiment.name] = max(longest, seconds)
 
     def expected(self, experiment: Experiment, cell: Cell) -> float:
-        """Return the duration of the last run of the cell, in seconds.
+        """Return the duration in seconds of the last run of a cell, one combination of parameters.
 
         If the cell has not been run, return that of the longest run of its experiment, or 0.
         """
@@ -178,7 +178,7 @@ class _Durations:
 def obsolete_results(
     experiments: Sequence[Experiment], store: ResultsStore, scale: Scale
 ) -> list[str]:
-    """Return descriptions of stored results that belong to other definitions or other code."""
+    """Return descriptions of stored results that other definitions or older code have produced."""
     return [
         text
         for experiment, cell in _cells(experiments)

@@ -76,7 +76,7 @@ def koala(
 
 
 def _curve(slow: float, fast: float, best: int) -> tuple[float, Speedup]:
-    """Return the work and the speedup of a program.
+    """Return a program's work, in seconds on one processor, and its speedup.
 
     Args:
         slow: seconds on 2 processors.

@@ -6,7 +6,9 @@ from pliant.simulator.inputs.workload import Workload, WorkloadError
 
 
 def shrink(workload: Workload, factor: float) -> Workload:
-    """Return the workload with submit times times ``factor`` (Streit 3): 0.5 doubles the load.
+    """Return the workload with all submit times multiplied by ``factor`` (Streit 3).
+
+    The factor 0.5 doubles the load.
 
     Raises:
         WorkloadError: the factor is not positive, or the times become too long.

@@ -77,7 +77,10 @@ def streit(  # noqa: PLR0913 - the parameters of the model
 
 @functools.cache
 def _power_of_sizes(processors: int, mean: float) -> float:
-    """Return the exponent k for which the mean of ``processors ** (u ** k)`` is ``mean``."""
+    """Return the exponent k for which the mean of ``processors ** (u ** k)`` is ``mean``.
+
+    ``u`` is uniformly distributed between 0 and 1.
+    """
 
     def mean_of(power: float) -> float:
         points = ((each + 0.5) / _POINTS for each in range(_POINTS))
