@@ -132,7 +132,8 @@ def _check_range(name: str, value: float, largest: float) -> None:
 def node_rows(nodes: Iterable[Mapping[str, Any]]) -> list[Node]:
     """Return the first processor and the number of processors of each node, as rows of the picture.
 
-    If the first processor of a node is not known, it follows the last one of the node before.
+    If the first processor of a node is not known, it is taken to follow the last processor of the
+    previous node.
     """
     rows, following = [], 0
     for node in nodes:

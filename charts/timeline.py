@@ -140,10 +140,10 @@ def _draw_bands(drawing: Drawing, bands: Sequence[Band], scale: Scale) -> list[K
 
 
 def _stacked(bands: Sequence[Band], scale: Scale) -> list[list[Piece]]:
-    """Return the rectangles of bands (jobs) that are stacked on each other, by band.
+    """Return, for each band (job), the rectangles of its shape when all bands are stacked.
 
-    There are at most `_MAX_PIECES`, so that files stay small. If there would be more, changes of
-    size that are close together are drawn as one.
+    There are at most `_MAX_PIECES` rectangles, so that files stay small. If there would be more,
+    changes of size that are close together are drawn as one.
     """
     step_s = layout.MERGED / scale.per_second
     while True:
@@ -293,9 +293,9 @@ def _draw_queue(
 
 
 def _part(scale: Scale, last: int, columns: int) -> Scale:
-    """Return a scale that covers only the first ``last`` of ``columns`` equal parts of the width.
+    """Return a scale that is narrower: the first ``last`` of ``columns`` equal parts of the width.
 
-    The time of its window is the same.
+    It shows the same window of time.
     """
     right = scale.left + (scale.right - scale.left) * last / columns
     return Scale(scale.window, scale.left, right, scale.top, scale.bottom, scale.most)

@@ -149,7 +149,9 @@ def _set_up_helper(record: dict[str, Any], account: str) -> list[Path]:
 
 
 def _read_order_key(path: Path) -> str:
-    """Return the server's public key for orders to the root helper, from a file of the account.
+    """Return the server's public key, with which the root helper checks the server's orders.
+
+    ``path`` is the file with the key, which belongs to the account of the daemons.
 
     Raises:
         OSError, IdentityError: the file cannot be read, or holds anything but a key.

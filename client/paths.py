@@ -30,8 +30,8 @@ def server_dir() -> str:
     """Return the directory of the users' socket that commands connect to.
 
     If the environment names a cluster of the user, or the user's own cluster has a socket, return
-    its run directory. Otherwise return the directory of the cluster for all users of this host, or
-    the user's own if there is none.
+    the run directory of that cluster. Otherwise return the directory of the cluster for all users
+    of this host. If no such directory exists, return the run directory of the user's own cluster.
     """
     own = run_dir()
     if os.environ.get("PLIANT_RUN_DIR") or os.environ.get("PLIANT_STATE_DIR"):

@@ -139,14 +139,14 @@ class Absence:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether an attempt has failed."""
+        """Return whether an attempt to reach the server has failed since this object was made."""
         return self._deadline is not None
 
     def pause(self, error: NoServerError) -> float:
-        """Return the seconds to pause after a failed attempt.
+        """Return the seconds to pause after a failed attempt to reach the server.
 
         Raises:
-            NoServerError: ``error`` itself, if the server has been away for the limit.
+            NoServerError: ``error`` itself, if the server has been away for ``limit_s`` seconds.
         """
         now = time.monotonic()
         if self._deadline is None:
@@ -158,10 +158,11 @@ class Absence:
 
 
 class Subscription:
-    """The position in the stream of changes at which a subscription continues after a restart.
+    """A subscription to changes that can be repeated after the connection to the server was lost.
 
-    The first message of each subscription has the present state. Lines of the history that are
-    stored while the server is away follow when it is back, so none is missed.
+    It stores the position of the last message, so that a new subscription continues after it.
+    Events that are stored while the server is away follow when it is back, so none is missed. The
+    first message of each subscription has the present state.
     """
 
     def __init__(self, fields: dict[str, Any], reconnect_s: float = RECONNECT_S) -> None:

@@ -30,7 +30,7 @@ _SCRIPTS = {
 
 
 class Words(NamedTuple):
-    """The words that may follow a command such as ``jobsub``, or one like ``jobctl hold``."""
+    """The words that completion offers after a command such as ``jobsub`` or ``jobctl hold``."""
 
     #: Such as ``jobctl hold``.
     command: str

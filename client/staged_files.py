@@ -100,7 +100,7 @@ def _upload(link: Connection, file: IO[bytes]) -> str:
 
 
 def fetch_outputs(link: Connection, job: int | str, folder: str = "") -> list[str]:
-    """Fetch the outputs of a job that wait on the server into its submission folder.
+    """Fetch a job's output files from the server into the folder from which the job was submitted.
 
     Args:
         link: the connection to the server.

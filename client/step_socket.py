@@ -19,7 +19,9 @@ _CHUNK = 1 << 16
 
 
 def connect(path: str) -> socket.socket:
-    """Connect to the shim of the job's script by its unix socket, and return the connection.
+    """Connect to the shim, the process that started the job's script; return the connection.
+
+    ``path`` is the path of the shim's unix socket.
 
     Raises:
         StepFailedError: no shim listens there, for example because this is another node of the job.
@@ -42,7 +44,10 @@ def connect(path: str) -> socket.socket:
 
 
 def messages(link: socket.socket) -> Iterator[dict[str, Any]]:
-    """Yield the messages of the shim until the connection ends."""
+    """Yield the messages that the job's shim sends, until the connection ends.
+
+    The shim is the process that started the job's script.
+    """
     rest = b""
     while True:
         try:

@@ -117,7 +117,10 @@ def _path(polygons: Polygons) -> str:
 
 
 def _steps(places: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Yield the path commands of a polygon; successive horizontal or vertical lines become one."""
+    """Yield the path commands of a polygon; successive horizontal or vertical lines become one.
+
+    ``places`` are the corners of the polygon, in tenths of a pixel.
+    """
     x, y = places[0]
     pending = ("", 0)
     for right, down in places[1:]:

@@ -134,7 +134,8 @@ def sizes_text(record: Mapping[str, Any], *, most: int = 4) -> str:
     """Return the sizes of a job over time: ``2 for 1m00s, 4 for 30s``.
 
     Args:
-        record: the job with its phases, as `job_records` returns it.
+        record: the job with its phases (periods with the same processors), as `job_records`
+            returns it.
         most: the largest number of sizes to name; the others are only counted.
     """
     from pliant.client.terminal.durations import format_duration

@@ -28,7 +28,8 @@ def paraver_files(
     """Return the three files of a trace by their ending: ``prv``, ``pcf`` and ``row``.
 
     Args:
-        records: the jobs with their phases, as `job_usage.job_records` returns them.
+        records: the jobs with their phases, the periods in which a job had the same processors,
+            as `job_usage.job_records` returns them.
         nodes: names of the nodes and their numbers of processors.
         now: the time at which a phase that continues is cut off, in seconds since the epoch.
     """
@@ -93,7 +94,7 @@ def _lines(
 
     Args:
         number: the number of the job in the trace, from 1.
-        record: the job with its phases.
+        record: the job with its phases, the periods in which it had the same processors.
         cpus: the number of the first processor of each node.
         begin: the begin of the trace, in seconds since the epoch.
         now: the time at which a phase that continues is cut off, in seconds since the epoch.

@@ -99,7 +99,10 @@ def output(number: int | str, tail: int | None) -> Steps[str]:
 
 
 def usage(number: int | str) -> Steps[Usage]:
-    """Yield the steps that find how long a job waited and ran, and its processors over time."""
+    """Yield the steps that fetch the use of processors by a job, and return it as their result.
+
+    It says how long the job waited and ran, and which processors it had over time.
+    """
     from pliant.client.accounting.job_usage import job_records
 
     record = yield from _job_record(number)

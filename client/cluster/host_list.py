@@ -67,7 +67,7 @@ def _parse_line(words: list[str], where: str) -> Iterable[Host]:
 
     Args:
         words: the words of the line; the first one may name several hosts.
-        where: the place of the line, with which errors begin.
+        where: where the line is, such as its file and number; error messages begin with it.
 
     Raises:
         UsageError: the line is malformed.
@@ -103,8 +103,8 @@ def _parse_line(words: list[str], where: str) -> Iterable[Host]:
 def _expand(text: str, where: str) -> list[str]:
     """Return each host of a list as ``[USER@]HOST[:PORT]``; ranges such as ``n[1-3]`` are expanded.
 
-    A user or port applies only to the item of the list in which it is written. Errors begin with
-    ``where``, the place of the list.
+    A user or port applies only to the item of the list in which it is written. Error messages
+    begin with ``where``, which says where the list is.
     """
     from pliant.core.values.node_ranges import parse_node_ranges
 

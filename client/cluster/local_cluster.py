@@ -240,7 +240,8 @@ class LocalCluster:
     def environment(self) -> dict[str, str]:
         """Return the environment variables with which the daemons are started.
 
-        These are the variables of this process without those of a job, and the two directories.
+        These are the variables of this process, without those that a job gets, and the paths of the
+        state directory and the run directory.
         """
         own = {"PLIANT_STATE_DIR": self.state, "PLIANT_RUN_DIR": self.run}
         inherited = {name: os.environ[name] for name in os.environ if name not in _JOB_VARIABLES}
@@ -426,7 +427,7 @@ class LocalCluster:
         return kept
 
     def _may_remove(self, node: str) -> bool:
-        """Return whether `pliant up` may remove a node: the node's name is one that it gives."""
+        """Return whether `pliant up` may remove a node: only if it could have given the name."""
         return _OWN_NAME.fullmatch(node) is not None
 
     def registered(self) -> set[str] | None:

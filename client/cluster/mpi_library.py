@@ -48,7 +48,10 @@ class LibraryProbe:
         self._end()
 
     def warnings(self, timeout_s: float = 2.0) -> list[str]:
-        """Return a warning if the library is missing, else an empty list."""
+        """Return a warning if mpi4py finds no MPI library, else an empty list.
+
+        The result is also empty if this is not known after ``timeout_s`` seconds.
+        """
         if self._probe is None:
             return []
         try:
@@ -69,10 +72,10 @@ class LibraryProbe:
 
 
 def library_was_missing(output: str) -> bool:
-    """Return whether a job's output ends with the message that no MPI library was found.
+    """Return whether a job's output file ends with the message that no MPI library was found.
 
-    Only a regular file is read. A device may have no end, and opening a pipe waits for its writer
-    or takes bytes from its reader.
+    ``output`` is the path of the file. Only a regular file is read: a device may have no end, and
+    opening a pipe waits for its writer or takes bytes from its reader.
     """
     try:
         if not stat.S_ISREG(os.stat(output).st_mode):

@@ -61,7 +61,7 @@ def _parser() -> Parser:
 
 
 def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """Run an action and return its exit code.
+    """Run an action and return its exit code; report errors of identities as errors of the command.
 
     Raises:
         UsageError: a name on the command line is wrong.

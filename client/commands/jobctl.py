@@ -151,8 +151,8 @@ def _job_or_step(text: str) -> Any:
 def _resize_step(job: int, step: int, options: argparse.Namespace) -> int:
     """Set the size of a step of a job script.
 
-    Inside the script of this job, the request goes to the job's own process, elsewhere to the
-    server.
+    Inside the script of this job, the request is sent to the process that started the script.
+    Otherwise it is sent to the server.
     """
     import os
 

@@ -461,7 +461,7 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def _print_mpi_remedy(output: str) -> None:
-    """Print what to install if a job found no MPI library; otherwise print nothing."""
+    """Print what to install if the output file of a job says that no MPI library was found."""
     from pliant.client.cluster.mpi_library import REMEDY, library_was_missing
 
     if library_was_missing(output):

@@ -98,10 +98,10 @@ def _show_phases(options: argparse.Namespace) -> int:
 def with_seconds(
     phase: dict[str, Any], since: float | None, until: float | None, now: float
 ) -> dict[str, Any]:
-    """Return a phase with ``processor_s``, its processor-seconds between two times.
+    """Return a phase with ``processor_s``, its processor-seconds from ``since`` to ``until``.
 
-    A phase is a period in which a job had the same processors. Without an end, it lasts until
-    ``now``.
+    A phase is a period in which a job had the same processors. A phase without an end lasts until
+    ``now``. If ``since`` or ``until`` is None, the phase is not cut off on that side.
     """
     end = now if phase["end"] is None else phase["end"]
     begin = phase["start"] if since is None else max(phase["start"], since)

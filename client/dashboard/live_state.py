@@ -181,7 +181,7 @@ class LiveState:
         }
 
     def take_changes(self) -> dict[str, Any]:
-        """Return the header, with the changes since the last call.
+        """Return the changes since the last call, together with the values of `header`.
 
         A key such as ``jobs`` or ``nodes`` is missing if nothing of it has changed.
         """

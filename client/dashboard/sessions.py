@@ -115,7 +115,7 @@ def is_own_host(host: str) -> bool:
 
 
 def is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether a request comes from this page and not from another site."""
+    """Return whether a request comes from a page of this dashboard and not from another site."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None and origin not in {
         f"http://{headers.get('host', '')}",

@@ -148,8 +148,11 @@ class Dashboard:
         """Return a handler that first checks a request, and turns errors into responses.
 
         Each request needs a session and its key; requests other than GET have further checks.
-        If ``acts`` is true, the session of a request other than GET must have been started with the
-        token that permits actions.
+
+        Args:
+            handle: the handler that is called if the checks pass.
+            acts: whether requests other than GET need a session that was started with the token for
+                actions. None stands for False.
         """
 
         async def checked(request: Request) -> Response:

@@ -261,7 +261,10 @@ class Demo:
         return left
 
     def check_leftovers(self, left: list[int]) -> None:
-        """Check that no process, file or shared memory of the demo is left on this machine."""
+        """Check that no process, file or shared memory of the demo is left on this machine.
+
+        ``left`` has the ids of processes that still exist, as `clean_up` returns them.
+        """
         check = self.checks.check
         check("no process is left", checks.shorten_list(self._leftovers or left))
         check("no zombie is left", checks.shorten_list(checks.zombies()))

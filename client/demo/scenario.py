@@ -46,10 +46,10 @@ class Scenario:
         self._link.close()
 
     def run(self) -> None:
-        """Submit the jobs one after the other, each when the step before it has happened.
+        """Submit the jobs one after the other, and wait for the effect of each before the next.
 
         Raises:
-            StepError: a step did not happen within its time.
+            StepError: an effect, such as a resize, was not observed within its time.
         """
         total = NODES * SLOTS
         heat = self._submit("heat", f"1-{total}")

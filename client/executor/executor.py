@@ -100,7 +100,7 @@ class PliantExecutor(Executor):
 
     @property
     def workers(self) -> dict[str, str]:
-        """Return the nodes of the workers that are connected, by the name of their job."""
+        """Return the node of each connected worker, by the name of the worker's job."""
         with self._pool.lock:
             return {worker.name: worker.node for worker in self._pool.workers.values()}
 

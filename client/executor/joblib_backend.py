@@ -39,7 +39,10 @@ class PliantBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
     def submit(
         self, func: Callable[[], Any], callback: Callable[[Future[Any]], Any] | None = None
     ) -> Future[Any]:
-        """Run a batch of calls; return its future, which ``callback`` gets when it is done."""
+        """Run a batch of calls in the executor, and return its future.
+
+        ``callback`` is called with this future when the batch is done.
+        """
         future = self._executor.submit(func)
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
@@ -48,7 +51,7 @@ class PliantBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         return future
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
-        """Return the results of a batch."""
+        """Return the results of the batch of calls whose future is ``out``."""
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:

@@ -108,7 +108,7 @@ def _error(error: BaseException) -> tuple[str, Any, str]:
 
 
 def _extend_path(path: list[str]) -> None:
-    """Extend ``sys.path`` of this worker by the folders of the executor's path that it lacks."""
+    """Append those folders of ``path``, the executor's ``sys.path``, that this worker's lacks."""
     sys.path.extend(each for each in path if each not in sys.path)
 
 

@@ -247,9 +247,10 @@ def _own_address(run: str) -> str:
 
 
 def is_stub(node: Mapping[str, Any], sites: Container[str]) -> bool:
-    """Return whether a node of the federation's server is a stub, a placeholder job at a site.
+    """Return whether a node of the federation's server is the processor of a stub.
 
-    This is recognised by the node's name, SITE-NUMBER, and by its cluster, SITE.
+    A stub is a placeholder job at a site. Its node is recognised by the name, SITE-NUMBER, and by
+    the node's cluster, SITE.
     """
     site = node["name"].rpartition("-")[0]
     return site in sites and node["cluster"] == site

@@ -153,8 +153,8 @@ class Planner:
     def _claim(self, seen: Observation, open_claims: set[int]) -> list[Action]:
         """Return the actions that claim processors of sites by submitting stubs, placeholder jobs.
 
-        They are claimed for jobs of the federation that wait. If none waits, they are claimed for
-        jobs that can grow.
+        Processors are claimed for waiting jobs of the federation. If no job waits, they are claimed
+        for jobs that can grow.
         """
         capacity = _Capacity(self._settings, seen)
         found: list[Action] = []
@@ -172,6 +172,7 @@ class Planner:
     def _place(self, job: GridJob, capacity: _Capacity) -> dict[str, int]:
         """Return how many stubs (jobs of size 1) to claim at each site for a job that waits.
 
+        A job has one or several components. Each needs all its processors at one site.
         Worst fit: each component goes to the site with the most processors left. If one component
         finds no site, nothing is claimed. Stubs that are idle already are used first.
         """
@@ -211,7 +212,7 @@ class Planner:
 
 
 class _Capacity:
-    """The processors of each site (another Pliant server) that a poll's decisions have not used."""
+    """Counts the processors of each site (another Pliant server) that a poll can still claim."""
 
     def __init__(self, settings: FederationSettings, seen: Observation) -> None:
         self._settings, self._seen = settings, seen

@@ -10,7 +10,7 @@ from pliant.core.values.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The identity of stubs (placeholder jobs) that were submitted, and are used, together."""
+    """Identifies the stubs (placeholder jobs) that were submitted together for one job."""
 
     job: int
     #: Distinguishes the claims of a job.
@@ -45,9 +45,10 @@ def stub_name(federation: str, node: str, claim: Claim) -> str:
 
 
 def parse_stub_name(federation: str, name: str) -> tuple[str, Claim] | None:
-    """Return the node and the claim that the job name of a stub (placeholder job) contains.
+    """Return the node name and the claim in the job name of a stub, a placeholder job at a site.
 
-    None if the job with this name is not a stub of this federation.
+    The claim identifies the stubs that were submitted together. The result is None if the job with
+    this name is not a stub of this federation.
     """
     kind, _, rest = name.partition(":")
     owner, *words = rest.split(":")
@@ -61,7 +62,7 @@ def parse_stub_name(federation: str, name: str) -> tuple[str, Claim] | None:
 
 @dataclass(frozen=True, slots=True)
 class GridJob:
-    """A job submitted to the grid server, which places jobs on several sites."""
+    """A job of the grid server: the federation's own server, whose nodes are at the sites."""
 
     id: int
     sizes: Sizes
@@ -112,7 +113,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SubmitStubs:
-    """The action: submit stubs (placeholder jobs of size 1) to a site, one for each node name."""
+    """The action: submit stubs (placeholder jobs of size 1) to a site, one for each new node."""
 
     site: str
     nodes: tuple[str, ...]

@@ -99,7 +99,7 @@ def best_bid(bids: Sequence[Bid], criterion: str) -> Bid | None:
 
 
 def no_bid(bids: Sequence[Bid]) -> ClientError:
-    """Return the error for a job without a usable bid.
+    """Return the error to raise if none of the servers that were asked would accept the job.
 
     It is a `NoServerError` if no server answered, otherwise a `ClientError`.
     """
@@ -136,7 +136,10 @@ def _ask(job: Mapping[str, Any], server: str) -> Bid:
 
 
 def _run_folder(server: str) -> str:
-    """Return a server's run folder, from this folder, the state folder or the socket."""
+    """Return the run folder of a server, the folder with its socket.
+
+    The user names a server by its run folder, by its state folder, or by its socket.
+    """
     path = os.path.expanduser(server)
     if os.path.basename(path) == SOCKET:
         return os.path.dirname(path) or "."
@@ -145,7 +148,10 @@ def _run_folder(server: str) -> str:
 
 
 def _end(job: Mapping[str, Any], answer: Mapping[str, Any]) -> float | None:
-    """Return when the job would end if it kept the size at which it starts; None if unknown."""
+    """Return when the job would end if it kept the size at which it starts.
+
+    The time is in seconds since the epoch; None if it is unknown.
+    """
     start, size, estimate_s = answer.get("start"), answer.get("processors"), job["estimate_s"]
     if start is None or not size or estimate_s is None:
         return None

@@ -41,5 +41,5 @@ def title_of(number: int, array: int | None, task: int | None, tasks: str | None
 
 
 def job_title(job: Mapping[str, Any]) -> str:
-    """Return the name of a job as users write it, from the server's record of the job."""
+    """Return the name of a job as users write it, such as ``17_3``, from the server's record."""
     return title_of(*(job.get(name) for name in TITLE_FIELDS))  # type: ignore[arg-type]

@@ -28,7 +28,10 @@ class JobBlock:
         return repeated(self.values[field], self.count)
 
     def rows(self, *fields: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of these fields for each job; one row if all jobs have equal values."""
+        """Yield the values of these fields for each job of the block.
+
+        If each of the fields has a single value for all jobs of the block, only one row is yielded.
+        """
         columns = [self.values[field] for field in fields]
         count = max(map(len, columns))
         return zip(*(repeated(column, count) for column in columns), strict=True)

@@ -103,9 +103,10 @@ def own_name() -> str:
 
 
 def moment_before(text: str) -> float:
-    """Return a time for argparse, in seconds since the epoch, from a span before now or a date.
+    """Convert a time span before now, such as ``12h``, or a date to seconds since the epoch.
 
-    A span that is longer than the time since the epoch stands for the epoch.
+    This is a type for argparse. A span that is longer than the time since the epoch stands for the
+    epoch.
     """
     from pliant.client.terminal.durations import parse_span
 

@@ -232,7 +232,7 @@ class _Stream:
         self._file: BinaryIO | None = None
 
     def copy(self) -> None:
-        """Copy the bytes that the job has written to the file since the last call."""
+        """Copy the bytes that the job has written since the last call to this process's output."""
         if self._file is None:
             try:
                 self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # until the end

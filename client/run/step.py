@@ -29,7 +29,7 @@ PASSED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """End of a step or command: exit code, signal, and the reason of a failure."""
+    """How a step or command ended: its exit code, its signal, and the reason if it failed."""
 
     code: int
     #: The signal that ended it; 0 if none did.
@@ -56,7 +56,8 @@ def run_step(
         size: number of ranks; 0 for all processors that the job has.
         argv: the program and its arguments.
         umask: the umask of the program.
-        sizes: numbers of ranks of a malleable step, in the size grammar; empty for a rigid step.
+        sizes: numbers of ranks that a malleable step may have, such as ``1-8:pow2``; empty for a
+            rigid step.
 
     Raises:
         StepFailedError: the step was refused, or the shim has ended.
@@ -71,7 +72,8 @@ def run_on_host(socket_path: str, hosts: Sequence[str], command: str, umask: int
     The command has the outputs of this process and, on the host of the script, also its input.
 
     Args:
-        socket_path: the path of the socket of the script's shim.
+        socket_path: the path of the socket on which the shim of the job's script, the process that
+            started the script, receives requests.
         hosts: name and addresses of the host; one of them must be in the list of the job's nodes.
         command: the command.
         umask: the umask of the command.

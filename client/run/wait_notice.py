@@ -13,14 +13,14 @@ INTERVAL_S = 1.0
 
 
 class WaitNotice:
-    """Asks the server, in a thread, whether a job has started, and reports that it is waiting."""
+    """Tells the user that a job is waiting; a thread asks the server whether it has started."""
 
     def __init__(self, number: int, sizes: str, *, line_end: str = "\n") -> None:
         """Start the thread.
 
         Args:
-            number: the job.
-            sizes: the numbers of processors that it can use.
+            number: the number of the job.
+            sizes: the numbers of processors with which the job can start, as text.
             line_end: the end of a line on the terminal; in raw mode it includes a carriage return.
         """
         self._number, self._sizes, self._line_end = number, sizes, line_end

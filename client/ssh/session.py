@@ -157,8 +157,14 @@ class SshSession:
     def check(self, command: Sequence[str], *, step: str, remedy: str = "", **more: Any) -> bytes:
         """Run a command that must end with exit code 0, and return its output.
 
+        Args:
+            command: the words; the shell of the host does not interpret them.
+            step: the purpose of the command, for messages.
+            remedy: what the user can do if the exit code is not 0, for the message.
+            more: further arguments of `run`.
+
         Raises:
-            HostError: as `run`, and if the command ended with another code.
+            HostError: the command ended with another code, or `run` raised the error.
         """
         done = self.run(command, step=step, **more)
         if done.code:
@@ -342,7 +348,16 @@ def _connect(
     channel: Channel | None,
     timeout_s: float,
 ) -> None:
-    """Log in to a host, through the channel of the last jump host before it if there is one."""
+    """Log in to a host, with ``client``.
+
+    Args:
+        client: the SSH client, which is not connected yet.
+        target: the host.
+        before: the jump hosts on the way to this host.
+        channel: the connection that the last jump host has opened to this host; None without
+            jump hosts.
+        timeout_s: seconds within which each part of the login must be done.
+    """
     from paramiko import AuthenticationException, BadHostKeyException, RejectPolicy, SSHException
 
     client.set_missing_host_key_policy(RejectPolicy())

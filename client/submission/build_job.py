@@ -85,10 +85,10 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
 ) -> dict[str, Any]:
     """Check the options of a job, and return the job in the form of a ``submit`` request.
 
-    With the text of a ``script``, ``argv`` are its arguments.
+    With the text of a ``script``, ``argv`` has the arguments of the script.
 
     Raises:
-        UsageError: a text is not in its grammar, or a choice is unknown.
+        UsageError: the text of an option cannot be parsed, or a choice is unknown.
         SubmitError: a check failed; names the field and the remedy.
     """
     check_conditions(dependency, signal, time_limit_s, array)
@@ -125,7 +125,7 @@ def _command(
 ) -> tuple[str, str, list[str]]:
     """Return the path of a program, the type of its job, and its command line.
 
-    The type is ``script`` for files with the suffix of a script, else ``mpi``, unless one is given.
+    If ``type`` is None, the type is ``script`` for files with the suffix of a script, else ``mpi``.
     """
     program = find_program(argv[0], environment.get("PATH", os.defpath), os.getcwd())
     kind = type or ("script" if program.endswith(SCRIPT_SUFFIXES) else "mpi")
@@ -137,8 +137,8 @@ def _command(
 def _size(sizes: str, prefer: int | None, components: Sequence[int]) -> dict[str, Any]:
     """Return the fields of a job about its size.
 
-    If ``components`` names processors for each component, and ``sizes`` is the default, the size
-    is their sum.
+    If ``components`` names the processors of each component, and ``sizes`` is the default, the
+    size is the sum of these processors.
     """
     if components and sizes == "1":
         sizes = str(sum(components))
@@ -161,5 +161,5 @@ def _files(
 
 
 def _unless_default(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not empty or 0, because older servers do not know all fields."""
+    """Return the fields that are neither empty nor 0. Older servers do not know all fields."""
     return {name: value for name, value in fields.items() if value}

@@ -193,9 +193,9 @@ class _LineParser(Parser):
 
 
 def _head_of(program: str) -> str:
-    """Return the beginning of the job script that a command line names as its program.
+    """Return the beginning of the job script ``program``, the first word of a command line.
 
-    The result is empty if a folder of PATH has the program, or if the program is no script.
+    The result is empty if a folder of PATH has a program of this name, or if the file is no script.
     """
     if "/" not in program and find_in_path(program, os.environ.get("PATH", os.defpath), "."):
         return ""  # not a script of the submitter's

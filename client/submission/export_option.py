@@ -64,7 +64,8 @@ def select_environment(
 def _without_hosts_of_job(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without the variables that name this job's hosts to MPI launchers.
 
-    A variable stays if the script has set it to something else.
+    This job is the one in whose script the command runs. A variable stays if the script has set it
+    to something else.
     """
     if "PLIANT_JOB" not in environ:
         return dict(environ)

@@ -74,7 +74,7 @@ def find_in_path(word: str, search_path: str, directory: str) -> str:
     """Return the path of an executable file in one of the folders of PATH; empty if none has it.
 
     Args:
-        word: its name, without a slash.
+        word: the name of the executable file, without a slash.
         search_path: the value of PATH.
         directory: the directory that an empty or relative folder of PATH is relative to.
     """
@@ -242,8 +242,8 @@ def output_path(job: Mapping[str, Any], number: int) -> str:
     For an array, patterns of the task, such as ``%a``, are kept.
 
     Args:
-        job: as in the request that submitted it.
-        number: of the job.
+        job: the job, as in the request that submitted it.
+        number: the number of the job.
     """
     path = str(job["stdout"]).replace("%A", str(number))
     return path if job.get("array") else path.replace("%j", str(number))

@@ -79,7 +79,7 @@ def refuse_other_directives(text: str, path: str, parser: Parser) -> None:
 
 
 def _translation(words: list[str], parser: Parser) -> str:
-    """Return what to write for the first option of an ``#SBATCH`` line, in parentheses.
+    """Return the replacement for the first option of an ``#SBATCH`` line, as a text in parentheses.
 
     Return an empty text if there is no option, or no replacement is known.
     """
@@ -104,8 +104,8 @@ def warn_of_useless_lines(text: str, path: str, prog: str, *, for_both: bool) ->
         text: the script.
         path: its path, for the warnings.
         prog: the command that warns.
-        for_both: whether the script has ``#JOB`` lines and lines of another system. Such a script
-            may call ``srun`` and use variables of Slurm where they exist.
+        for_both: whether the script has both ``#JOB`` lines and lines of another system. In such
+            a script, calls of ``srun`` and variables of Slurm cause no warning.
     """
     lines = [line.strip() for line in text.splitlines()]
     head = list(takewhile(lambda line: not line or line.startswith("#"), lines))

@@ -30,7 +30,7 @@ BIND = ("rank", "node", "none")
 
 
 def check_sizes(text: str, prefer: int | None) -> None:
-    """Check sizes and the preferred size against the size grammar.
+    """Check the notation of a job's sizes, such as ``1-8:pow2``, and the preferred size.
 
     Raises:
         UsageError: a size is malformed; the text says how to write it.
@@ -198,7 +198,12 @@ def check_node_needs(
 def check_contract(
     deadline_s: float | None, deadline_at: float | None, profit: str
 ) -> dict[str, Any]:
-    """Check a deadline and its profit, and return their fields; empty without a deadline.
+    """Check a deadline and its profit; return the request's fields, empty without a deadline.
+
+    Args:
+        deadline_s: the deadline in seconds from now, or None.
+        deadline_at: the deadline in seconds since the epoch, or None.
+        profit: a number or a profit function, as text; empty for the default.
 
     Raises:
         UsageError: there is a profit without a deadline, or the profit is malformed.

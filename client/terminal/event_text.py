@@ -87,7 +87,8 @@ def timeline(
 def sentence(event: Event) -> str:
     """Return a phrase that describes an event.
 
-    It is made from the data of the event; for a kind that is unknown here, it is the event's text.
+    The phrase is made from the data of the event. For a kind that is unknown here, the phrase is
+    the event's own text.
     """
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]

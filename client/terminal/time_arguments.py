@@ -109,9 +109,10 @@ def _clock(text: str) -> Clock | None:
 
 
 def _day(text: str, now: float, clock: Clock) -> float | None:
-    """Return the clock time on the day that a text names, in seconds since the epoch.
+    """Return the time at ``clock`` on the day that a text names, in seconds since the epoch.
 
-    None if the text names no day.
+    A day without a year is the next such day after ``now``. The result is None if the text names
+    no day.
     """
     if text in ("today", "tomorrow"):
         return _at(now, 0 if text == "today" else 1, clock)

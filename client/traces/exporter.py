@@ -41,7 +41,7 @@ class TraceExporter:
         self._tracer = self._provider.get_tracer("pliant", version)
 
     def export(self, start: JobStart) -> None:
-        """Queue the trace of a start for the collector."""
+        """Make the trace of a job's start, and queue it to be sent to the collector."""
         root = self._tracer.start_span(
             "start of a job",
             context=trace.set_span_in_context(trace.INVALID_SPAN),

@@ -104,9 +104,9 @@ class JobStarts:
         return None
 
     def overdue(self, now: float) -> Iterator[JobStart]:
-        """Yield the starts of jobs whose programs did not register in time, as complete.
+        """Yield, as complete, the start of each job whose program has not registered in time.
 
-        The time is `REGISTRATION_S` seconds after the job's processes have started.
+        The limit is `REGISTRATION_S` seconds after the job's processes have started.
         """
         while self._unregistered:
             job, running = next(iter(self._unregistered.items()))

@@ -23,8 +23,8 @@ def is_internal(cls_name: str, name: str) -> bool:
     Only classes of registered data and derived communicators have such members.
 
     Args:
-        cls_name: a class that ``pliant.appkit`` exports, or any other name.
-        name: of the member.
+        cls_name: the name of the class of the member; not all are exported by ``pliant.appkit``.
+        name: the name of the member.
     """
     cls = getattr(appkit, cls_name, None)
     is_handle = isinstance(cls, type) and issubclass(cls, RegisteredData | appkit.DerivedComm)

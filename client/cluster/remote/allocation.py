@@ -94,8 +94,10 @@ def slots_of_nodes(env: Mapping[str, str]) -> list[int]:
 def parse_repeated(name: str, text: str) -> list[int]:
     """Expand a list with repetitions: ``4(x2),8`` is 4, 4, 8.
 
+    ``name`` is the name of the variable that has the list, for the error.
+
     Raises:
-        ValueError: the text is no such list; `name` is the variable that has it.
+        ValueError: the text is no such list.
     """
     numbers: list[int] = []
     for item in text.split(","):

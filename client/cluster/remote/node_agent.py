@@ -197,7 +197,8 @@ def take_down(folder: str, *, keep_jobs: bool = False) -> list[str]:
     With `keep_jobs`, end the controller only.
 
     Returns:
-        A text for each process that could not be ended, or that names the log with such processes.
+        A text for each process that could not be ended. If processes of jobs are left, a text names
+        the log that lists them.
 
     Raises:
         UntrustedPathError: another user could have changed the folder.

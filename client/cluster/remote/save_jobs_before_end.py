@@ -64,7 +64,7 @@ def _requeue_suspended(link: Connection, asked: set[int], saved: SavedJobs) -> N
     Args:
         link: the connection to the server.
         asked: the ids of the jobs that were asked to write a checkpoint and suspend.
-        saved: gets the jobs that are in the queue again.
+        saved: the jobs that were saved so far; the requeued jobs are added.
     """
     waiting = sorted(asked.difference(saved.saved))
     if not waiting:

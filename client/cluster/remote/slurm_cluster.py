@@ -114,9 +114,9 @@ class SlurmCluster(RemoteCluster):
         return warnings
 
     def end_reason(self) -> str:
-        """Return why the daemon of the allocation has ended the cluster; empty if it has not.
+        """Return why the daemon in the Slurm allocation has ended the cluster; empty if it has not.
 
-        The daemon is `slurm_nodes`.
+        This daemon is the program `slurm_nodes`.
         """
         return str(self.status().get("ended", ""))
 

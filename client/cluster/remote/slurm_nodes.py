@@ -247,7 +247,7 @@ class SlurmNodes:
     # -- the end
 
     def _end_cluster(self, reason: str) -> None:
-        """Save the jobs and end the server. Nodes end afterwards, with `srun`."""
+        """Save the jobs and end the server. The nodes are ended afterwards, by `_end_srun`."""
         log.info("ending the cluster: %s", reason)
         now = time.time()
         cancel_at = min(self._end - _NODES_END_S, now + self._order.save_before_s)
@@ -264,7 +264,7 @@ class SlurmNodes:
             self._write_status(reason)
 
     def _end_srun(self) -> None:
-        """End the nodes by closing their standard input, at which each node ends its jobs."""
+        """End the nodes by closing the standard input of `srun`; each node then ends its jobs."""
         srun = self._srun
         if srun is None:
             return

@@ -112,9 +112,9 @@ class SshNodes:
         return on_hosts({host.name: host for host in hosts}, stop, done=done)[1]
 
     def explain(self, hosts: Sequence[Host], *, all_of_them: bool) -> list[HostError]:
-        """Return an error for each host that says why its node has not registered.
+        """Return an error for each host; its text says why the node of the host has not registered.
 
-        Without `all_of_them`, nodes whose controllers still run are left out.
+        If ``all_of_them`` is false, hosts whose controllers still run are left out.
         """
 
         def explain(host: Host) -> None:
