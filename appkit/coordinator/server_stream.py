@@ -60,8 +60,8 @@ class CoordinatorStream:
         Args:
             coordinator: gets the messages of the server.
             address: returns the server's present address.
-            roots: returns the roots that the server's certificate must come from, in PEM form;
-                None if there is no TLS.
+            roots: returns the root certificates, one of which must have signed that of the server,
+                in PEM form; None if there is no TLS.
         """
         self._coordinator = coordinator
         self._address, self._roots = address, roots

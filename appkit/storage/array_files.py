@@ -84,12 +84,12 @@ class ArrayWriter:
         self._handle: Any = None
 
     def write(self, array: Array, **where: Any) -> None:
-        """Append an array to the file, and its record to ``arrays``; an empty array is left out.
+        """Append an array to the file, and its record to ``arrays``; leave out an empty array.
 
         Args:
             array: With any strides, without Python objects.
-            where: Which part of the registered object the array contains, for
-                ``RegisteredData.restore``.
+            where: Further values for the record that ``RegisteredData.restore`` needs, such as the
+                global number of the array's first row.
 
         Raises:
             OSError: The file cannot be written.
