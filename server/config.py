@@ -467,7 +467,7 @@ def _check_ports(config: Config) -> None:
 
     Raises:
         ConfigError: one of them is set although TLS is not used, equals another address, or has a
-            port that is too high.
+            port above `MAX_PORT`.
     """
     for key in ("listen_applications", "listen_joining", "listen_users"):
         if getattr(config, key) and not config.uses_tls:

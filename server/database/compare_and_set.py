@@ -38,7 +38,7 @@ class RowVersions:
 
         Args:
             spec: the specification of the job.
-            held: whether the job was submitted as a held one.
+            held: whether the job was submitted as held, so that it waits until it is released.
         """
         self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
 

@@ -98,7 +98,7 @@ class Reader:
         self._engine.dispose()
 
     def meta(self) -> dict[str, str]:
-        """Return the table ``meta``: generation, keys and counters of the server, by name."""
+        """Return the table ``meta``: generation (number of start), keys and counters, by name."""
         return {row.key: row.value for row in self._rows(select(tables.meta))}
 
     def nodes(self) -> list[Node]:
@@ -243,13 +243,13 @@ class Reader:
         ]
 
     def exits(self, worlds: Sequence[str]) -> set[tuple[str, int]]:
-        """Return (name of the world, rank) for each rank of these worlds whose exit is stored."""
+        """Return (name of the world, rank) for each rank in these worlds whose exit is stored."""
         table = tables.rank_exit
         rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
         return {(row.world, row.rank) for row in rows}
 
     def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
-        """Return the PMI key-value pairs of complete barriers, by (world, sequence number)."""
+        """Return PMI key-value pairs of complete barriers, by (name of world, sequence number)."""
         rows = self._in(select(tables.barrier), tables.barrier.c.world, worlds)
         return {
             (row.world, row.sequence): row_codecs.read_column(

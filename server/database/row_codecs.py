@@ -43,7 +43,7 @@ def parse_node(text: str) -> Node:
 
 
 def parse_processors(text: str) -> tuple[int, ...]:
-    """Parse the stored processor numbers of a world, one for each of its ranks."""
+    """Parse the stored processor numbers of a world (ranks started together), one for each rank."""
     return tuple(map(int, json.loads(text)))
 
 

@@ -334,13 +334,17 @@ def add_barrier(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
 def drop_passed_barriers(world: str, last: int) -> Write:
     """Return the statement that deletes the barriers of a world with a number below ``last``.
 
-    All nodes of the world have reached barrier ``last``, so none asks for an earlier one any more.
+    All nodes of the world (ranks started together) have reached barrier ``last``, so none asks for
+    an earlier one any more.
     """
     return Write(_DROP_PASSED_BARRIERS, {"which": world, "last": last})
 
 
 def drop_barriers(worlds: Sequence[World]) -> list[Write]:
-    """Return the statements that delete all barriers of worlds, whose ranks have all exited."""
+    """Return the statements that delete all barriers of worlds (ranks started together).
+
+    The ranks of these worlds have all exited.
+    """
     return [Write(_DROP_BARRIERS, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 

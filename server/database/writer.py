@@ -141,7 +141,7 @@ class Writer:
     def _write_separately(
         self, connection: Connection, group: list[_Item], error: Exception
     ) -> None:
-        """Commit each transaction on its own, so that a bad one does not prevent the others."""
+        """Commit each transaction on its own, so that one that fails does not stop the others."""
         if len(group) == 1 or is_locked(error):  # each would wait for the lock again
             self._warnings.log("the job database refused a change: %s", sqlite_message(error))
             for item in group:

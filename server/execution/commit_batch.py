@@ -96,7 +96,7 @@ class CommitBatch:
         stored_resize: int,
         summary_of: Callable[[Job], Summary],
     ) -> list[Write]:
-        """Return the rows to write, with equal statements next to each other.
+        """Return the rows to write; rows with equal statements are adjacent.
 
         Args:
             core: holds the jobs and nodes.

@@ -174,7 +174,10 @@ class Connections:
     # ---------------------------------------------------------------- applications
 
     def attach_coordinator(self, session: AppSession) -> None:
-        """Use a session for its job's coordinator from now on; close the session used before."""
+        """Use a session for messages to its job's coordinator (rank 0) from now on.
+
+        The session that was used before is closed.
+        """
         key = (session.job, session.run)
         with self._lock:
             before = self._coordinators.get(key)
@@ -203,7 +206,10 @@ class Connections:
             session.stream.close()
 
     def send_to_coordinator(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
-        """Send a message to a job's coordinator; return False if none is connected for this run."""
+        """Send a message to a job's coordinator (rank 0).
+
+        Return False if no coordinator is connected for this run.
+        """
         with self._lock:
             session = self._coordinators.get((job, run))
         if session is None:

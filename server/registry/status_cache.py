@@ -166,7 +166,7 @@ class StatusCache:
         self._nodes.publish_containment(node, texts)
 
     def publish_checkpoint_folder(self, node: NodeName, text: str) -> None:
-        """Set the result of the test whether a node shares the folder of checkpoints."""
+        """Set the text that shows users whether a node shares the folder of checkpoints."""
         self._nodes.publish_checkpoint_folder(node, text)
 
     def drop_old(self, now: float) -> None:

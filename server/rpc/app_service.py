@@ -240,7 +240,8 @@ class AppService(app_pb2_grpc.AppServiceServicer):
     def _is_former(self, hello: app_pb2.Hello) -> bool:
         """Return whether a first message (Hello) comes from a coordinator that has been replaced.
 
-        Its epoch is then lower than that of its job, which each committed resize increments.
+        Its epoch is then lower than that of its job. Each committed resize increments a job's
+        epoch.
         """
         entry = self._status.entry(JobId(hello.job))
         return entry is not None and hello.epoch < entry.info["epoch"]

@@ -124,7 +124,7 @@ class NodeList:
         self._core_loop.post(NodeLost(node, reason))
 
     def watch(self, node: NodeName) -> None:
-        """Start the lease of a node that registered."""
+        """Start the heartbeat lease of a node that registered."""
         with self._flag:
             self._leases.open(node, time.monotonic())
             # A new lease ends after all others, so only a thread without a timeout must be woken.
@@ -198,7 +198,7 @@ class NodeList:
             self.check_leases()
 
     def check_leases(self) -> None:
-        """Check all leases once; report nodes that have become suspected or lost."""
+        """Check all heartbeat leases once; report nodes that have become suspected or lost."""
         with self._flag:
             overdue = self._leases.overdue(time.monotonic())
         for node, health in overdue:

@@ -42,7 +42,10 @@ class HeartbeatLeases:
         self._leases[node] = _Lease(now)
 
     def beat(self, node: NodeName, now: float) -> Health | None:
-        """Record a heartbeat; return the node's health before it. None if the node has no lease."""
+        """Record a heartbeat; return the health that the node had just before it.
+
+        None if the node has no lease.
+        """
         lease = self._leases.get(node)
         if lease is None:
             return None

@@ -45,7 +45,10 @@ class _NodePairs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompleteBarrier:
-    """A barrier that all nodes of a world have reached, and the nodes that wait for its answer."""
+    """A barrier that all nodes of a world (ranks started together) have reached.
+
+    It has the pairs to send, and the nodes that wait for this answer.
+    """
 
     world: str
     sequence: int
@@ -56,10 +59,10 @@ class CompleteBarrier:
 
 
 class BarrierTable:
-    """Merges the PMI key-value pairs that the nodes of a world send at a barrier.
+    """Merges the PMI key-value pairs that the nodes of a world (ranks started together) send.
 
-    A node that repeats its message for the last complete barrier gets the same answer. For earlier
-    barriers it gets none.
+    The nodes send them at a barrier. A node that repeats its message for the last complete barrier
+    gets the same answer. For earlier barriers it gets none.
     """
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:
@@ -214,9 +217,10 @@ class BarrierService:
             await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Drop the barriers of ``worlds``, which have ended. May be called from any thread.
+        """Drop the barriers of ``worlds`` (ranks started together), which have ended.
 
-        The argument ``jobs`` is not used; the caller passes both to all its listeners.
+        May be called from any thread. The argument ``jobs`` is not used; the caller passes both to
+        all its listeners.
         """
         with self._lock:
             self._barriers.forget(world.name for world in worlds if world.spans_nodes)

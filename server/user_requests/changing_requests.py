@@ -117,7 +117,7 @@ class Commands:
         return await self._ask_of("hold", job, peer, events.JobHeld(job, peer.user))
 
     async def release(self, request: Request, peer: RequestingUser) -> Answer:
-        """Allow the held job ``id`` to start."""
+        """Allow the pending job ``id``, which was held back (`hold`), to start."""
         job = await self._authorise("release", JobId(read_number(request, "id")), peer)
         return await self._ask_of("release", job, peer, events.JobReleased(job, peer.user))
 
