@@ -64,7 +64,7 @@ class Recording:
 
     @property
     def is_clock(self) -> bool:
-        """Return whether times are seconds since the epoch, and not simulated."""
+        """Return whether times are seconds since the epoch; False if the times are simulated."""
         return self._last >= _EPOCH_TIMES_S
 
     def bands(self) -> list[Band]:

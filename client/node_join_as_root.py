@@ -26,7 +26,7 @@ _MAX_KEY_BYTES = 1 << 16
 
 
 class JoinedHost(NamedTuple):
-    """The record of a join by the account of the daemons, and the files that root then wrote."""
+    """The record that `pliant node join` printed, and the files that root wrote afterwards."""
 
     #: The record of `pliant node join --json`.
     record: dict[str, Any]

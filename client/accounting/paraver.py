@@ -81,7 +81,7 @@ def _header(
 
 
 def _first_node(record: Record) -> str:
-    """Return the first of the nodes on which a job ran when it started."""
+    """Return the name of the first node in the list of nodes on which a job started."""
     return str(record["phases"][0]["nodes"][0])
 
 

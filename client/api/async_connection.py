@@ -166,7 +166,7 @@ def closed_error() -> ClientError:
 
 
 class _Link:
-    """An open connection with the requests that are not answered yet."""
+    """An open connection to the server, with those of its requests that are not answered yet."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

@@ -223,14 +223,20 @@ def events_in(message: Mapping[str, Any]) -> list[Event]:
 
 
 def act_on_node(op: str, node: str, **fields: str) -> Steps[None]:
-    """Yield the step that sends an operation on a node, such as "resume", with its other fields."""
+    """Yield the step that sends a request about a node to the server.
+
+    Args:
+        op: the operation, such as "resume".
+        node: the name of the node.
+        fields: further fields of the request.
+    """
     yield Ask(op, {"node": checks.check_name("node", node, '"n1"'), **fields})
 
 
 def drain(node: str, reason: str) -> Steps[None]:
     """Yield the steps that drain a node: no new jobs start there, and malleable jobs leave it.
 
-    ``reason`` is shown by ``nodestat``.
+    ``reason`` is a text that ``nodestat`` shows.
     """
     if not isinstance(reason, str):
         raise checks.fault("reason", "a text", reason)

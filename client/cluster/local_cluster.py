@@ -431,9 +431,9 @@ class LocalCluster:
         return _OWN_NAME.fullmatch(node) is not None
 
     def registered(self) -> set[str] | None:
-        """Return the nodes that have registered; None if no server answers.
+        """Return the names of the nodes that have registered; None if no server answers.
 
-        Nodes that an earlier `pliant down` has drained are resumed.
+        This also resumes nodes that an earlier `pliant down` has drained.
         """
         try:
             with Connection(self.run, timeout_s=5) as link:

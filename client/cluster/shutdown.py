@@ -39,7 +39,7 @@ _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 class EndedJobs:
     """The jobs that had to be ended by signals when a cluster was taken down, and why.
 
-    The server could not end them, or their processes outlived it.
+    The server could not end these jobs, or their processes still ran when the server had ended.
     """
 
     jobs: list[int]

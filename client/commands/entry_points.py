@@ -19,7 +19,7 @@ _FILE = "entry_points.txt"
 
 
 class Command(NamedTuple):
-    """A subcommand of ``pliant``: its name, and where the function is that runs it."""
+    """A subcommand of ``pliant``: its name, and the function that runs it, by module and name."""
 
     name: str
     module: str

@@ -168,7 +168,7 @@ class LiveState:
         }
 
     def header(self) -> dict[str, Any]:
-        """Return the values that belong to no job or node, such as the name of the strategy."""
+        """Return the page's values that belong to no job or node, such as the strategy."""
         return {
             "v": 1,
             "seq": self.seq,

@@ -37,7 +37,7 @@ _RETRY_S = 0.2
 
 
 class Task:
-    """A call, the future of its result, and how many workers ended while they ran it."""
+    """A call to run in a worker, its future, and how many workers were lost while they ran it."""
 
     def __init__(self, call: tuple[Any, Sequence[Any], Mapping[str, Any]]) -> None:
         self.call = call

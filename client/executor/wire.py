@@ -193,7 +193,7 @@ class _AbortedMessage(Exception):
 
 
 class _Writer:
-    """The file into which a pickle is written: sends it in frames."""
+    """A file object that sends what ``pickle`` writes to it, in frames."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link

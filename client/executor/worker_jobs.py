@@ -148,7 +148,7 @@ class WorkerJobs:
                 self._submit(wanted - len(self._names))
 
     def _jobs(self) -> dict[str, Job]:
-        """Ask the server for the arrays of workers and their started tasks; return them by name."""
+        """Return, by name, the job arrays of the workers and their tasks that have started."""
         if not self._arrays:
             return {}
         jobs = self._client.jobs(sorted(self._arrays))

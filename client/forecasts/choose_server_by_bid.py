@@ -118,7 +118,7 @@ def bids_table(bids: Sequence[Bid], best: Bid | None) -> str:
 
 
 def bid_record(bid: Bid) -> dict[str, Any]:
-    """Return a bid as plain data for JSON."""
+    """Return the bid of a server for a job as plain data for JSON."""
     answer = {name: value for name, value in bid.answer.items() if name not in {"ok", "now"}}
     return {"server": bid.server, **answer, "end": bid.end, "fault": bid.fault}
 

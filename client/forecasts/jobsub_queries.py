@@ -67,7 +67,7 @@ def _what_if(options: argparse.Namespace, job: Job) -> int:
 
 
 def _query_all(options: argparse.Namespace, job: Job) -> int:
-    """Print the bids of several servers; return exit code 0."""
+    """Print the bids of several servers (whether and when each would start the job); return 0."""
     _, bids = choose_server(options, job)
     if options.json:
         print_json(bids)

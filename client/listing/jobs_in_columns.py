@@ -38,7 +38,7 @@ class JobBlock:
 
 
 def repeated(values: Sequence[Any], count: int) -> Sequence[Any]:
-    """Return ``count`` values; one value alone is repeated."""
+    """Return ``values``; if there is only one, return it repeated ``count`` times."""
     return values if len(values) == count else [values[0]] * count
 
 

@@ -57,10 +57,10 @@ class ServerLinks:
         return ", ".join(map(str, self._servers))
 
     async def open(self, user: UserAssertion) -> Link:
-        """Return a new connection on which the server serves this user.
+        """Return a new connection on which the server carries out the requests of this user.
 
         Raises:
-            ServerUnreachableError, AgentIdentityError: as `connect`.
+            ServerUnreachableError, AgentIdentityError: as raised by `connect`.
         """
         reader, writer = await self.connect()
         writer.write(user.encode())

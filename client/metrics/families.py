@@ -25,7 +25,7 @@ _USABLE = ("UP",)
 
 
 class Family(NamedTuple):
-    """A metric of the server, a counter or a histogram, with its help and labels."""
+    """A metric of the server, which is a counter or a histogram: its name, help text and labels."""
 
     name: str
     help: str

@@ -51,14 +51,14 @@ _REFUSED = {
 def run_interactively(words: list[str]) -> int:
     """Submit a job, show its output, and return its exit code when it has ended.
 
-    Its output files are in a folder that is removed afterwards. The folder is made in the working
-    directory of the job, which its nodes share.
+    The output files of the job are in a folder that is removed afterwards. The folder is made in
+    the working directory of the job, which the nodes of the job share.
 
     Args:
         words: the command line, without the name of the command.
 
     Raises:
-        UsageError: an option is wrong, or has no meaning here.
+        UsageError: an option is wrong, or has no meaning for an interactive job.
         ClientError: the job was refused, or there is no server.
     """
     options = parse_with_directives(words, _make_parser)

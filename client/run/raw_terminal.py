@@ -50,7 +50,8 @@ class RawTerminal:
         """Switch to raw mode until `restore` is called.
 
         Args:
-            on_resize: called in the main thread when the size has changed, and now.
+            on_resize: called once now, and in the main thread whenever the size of the terminal has
+                changed.
         """
         self._on_resize = on_resize
         on_resize()
@@ -79,7 +80,10 @@ class RawTerminal:
 
 @contextmanager
 def _no_stop() -> Iterator[None]:
-    """Within this context, change a terminal also from the background without being stopped."""
+    """Within this context, the kernel does not stop this process for changing its terminal.
+
+    Outside of it, the kernel stops a process in the background that changes its terminal.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
         yield

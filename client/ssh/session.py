@@ -51,7 +51,7 @@ class HostError(ClientError, code="host-failed"):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """Exit status and outputs of a command on a host."""
+    """Exit code and outputs of a command that has ended on a host."""
 
     code: int
     stdout: bytes

@@ -167,7 +167,7 @@ def current_directory() -> str:
 
 
 def check_directory(path: str) -> str:
-    """Return the absolute path of the directory a job runs in.
+    """Return the absolute path of ``path``, the directory in which a job is to run.
 
     Raises:
         SubmitError: the directory is missing or cannot be entered.

@@ -109,7 +109,7 @@ def format_time(moment: float | None, now: float | None = None) -> str:
 
 
 def format_bytes(count: float | None) -> str:
-    """Return a size with three digits: ``512 B``, ``1.50 GiB``; ``-`` for None and 0."""
+    """Return a number of bytes as text: ``512 B``, ``1.50 GiB``; ``-`` for None and 0."""
     if not count:
         return "-"
     value = float(count)

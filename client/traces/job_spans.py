@@ -60,7 +60,7 @@ class JobStart:
 
 
 class JobStarts:
-    """The jobs that wait or start, each with the events of its start so far."""
+    """Collects, from events, the times of the stages of each job start that is not complete."""
 
     def __init__(self, max_jobs: int = MAX_JOBS) -> None:
         self._max_jobs = max_jobs

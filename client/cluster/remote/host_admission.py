@@ -37,7 +37,7 @@ class HostAdmission:
 
     @property
     def exists(self) -> bool:
-        """Return whether the cluster has an identity."""
+        """Return whether the cluster has an identity, that is, keys and certificates."""
         return self._directory.exists()
 
     def ensure_identity(self) -> None:

@@ -321,8 +321,8 @@ def _wait_as_stub(
 ) -> str:
     """Wait until the node that runs in this placeholder job must end; return the reason as text.
 
-    It must end after a signal, when its controller has ended, or when the server of the node could
-    not be reached for ``orphan_s`` seconds.
+    The node must end after a signal, when its controller has ended, or when its server could not be
+    reached for ``orphan_s`` seconds.
     """
     heard = time.monotonic()
     while True:
