@@ -341,7 +341,7 @@ class Client:
         """Start no new jobs on a node, and ask malleable jobs to leave it.
 
         Args:
-            node: its name.
+            node: the name of the node.
             reason: shown by ``nodestat``.
 
         Raises:

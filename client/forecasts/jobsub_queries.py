@@ -17,7 +17,7 @@ def answer_question(options: argparse.Namespace, job: Job) -> int:
     """Print the answer to ``--query`` or ``--what-if``; return the exit code.
 
     Args:
-        options: of ``jobsub``.
+        options: the options of ``jobsub``.
         job: in the form of a ``submit`` request.
 
     Raises:

@@ -152,7 +152,7 @@ def unknown_jobs(answer: Mapping[str, Any], names: Sequence[int | str]) -> list[
     """Return the named jobs that are missing in the answer to a request ``jobs``.
 
     Args:
-        answer: of the server.
+        answer: the answer of the server.
         names: the jobs as the user named them.
     """
     if "missing" in answer:

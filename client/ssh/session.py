@@ -121,7 +121,7 @@ class SshSession:
         Args:
             command: the words; the shell of the host does not interpret them.
             step: the purpose of the command, for messages.
-            stdin: its input.
+            stdin: the input of the command.
             stdout: the file for its output; None to return the output.
             timeout_s: seconds within which the command must end.
 

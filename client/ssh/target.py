@@ -44,7 +44,7 @@ def parse_target(text: str, *, key_file: str = "", known_hosts: str = "") -> Ssh
     Args:
         text: what the user wrote.
         key_file: the file with the private key to use; empty if the user has named none.
-        known_hosts: the file of known hosts, likewise.
+        known_hosts: the file of known hosts to use; empty if the user has named none.
 
     Raises:
         UsageError: the text has another form.

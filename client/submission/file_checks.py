@@ -53,7 +53,7 @@ def find_program(word: str, search_path: str, directory: str) -> str:
     PATH has a program of its name.
 
     Raises:
-        UsageError: its name is empty.
+        UsageError: the name of the program is empty.
         SubmitError: there is no such program, or it cannot be executed.
     """
     if not word:

@@ -51,7 +51,7 @@ def table_of_blocks(
     """Return a table as `table` does, but from cells that are given by column.
 
     Args:
-        heads: of the columns.
+        heads: the heads of the columns.
         blocks: the lines in groups: for each the number of its lines, and its cells by column. One
             cell alone stands for all lines of its block, and is padded only once.
         right: the heads of the columns that are right-aligned.

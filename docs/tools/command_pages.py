@@ -25,7 +25,7 @@ def make_page(parser: argparse.ArgumentParser, summary: str) -> str:
     """Return the page of a command.
 
     Args:
-        parser: of the command; its subcommands become sections.
+        parser: the parser of the command; its subcommands become sections.
         summary: one sentence, for a parser without a description.
     """
     lines = [f"# {parser.prog}", "", *_described(parser, summary)]
