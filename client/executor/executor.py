@@ -67,8 +67,8 @@ class PliantExecutor(Executor):
                 ``"10.0.0.1"`` or ``"10.0.0.1:7010"``. By default a unix socket, and if the cluster
                 has other hosts also the addresses of this host that face them.
             run_dir: the cluster, as for `Client`.
-            options: options of the jobs, as for `Client.submit`, such as ``time_limit_s``, ``nodelist``,
-                ``mem_per_cpu``, ``env`` and ``stdout``.
+            options: options of the jobs, as for `Client.submit`, such as ``time_limit_s``,
+                ``nodelist``, ``mem_per_cpu``, ``env`` and ``stdout``.
 
         Raises:
             UsageError: an argument is wrong, or cloudpickle is not installed.

@@ -17,7 +17,7 @@ def script_words(text: str, arguments: Sequence[str]) -> list[str]:
     The text is passed as an argument to the interpreter that its first line names.
 
     Raises:
-        SubmitError: the first line of the text names an interpreter that takes no script as an argument.
+        SubmitError: the first line names an interpreter that takes no script as an argument.
     """
     first = text.partition("\n")[0]
     words = first[2:].split(maxsplit=1) if first.startswith("#!") else ["/bin/sh"]
