@@ -98,7 +98,7 @@ def _lines(
 
 
 def _why(state: CoreState, job: Job) -> str:
-    """Return the reason for the state of a job; for one that waits, with what is free now."""
+    """Return the reason for a job's state. For a waiting job, it says what is free now."""
     if job.wait is None:
         return job.reason
     # For the reason that most jobs share, only the plan's own copy has live numbers.

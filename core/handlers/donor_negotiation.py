@@ -109,7 +109,7 @@ def _unanswered(donor: Job) -> bool:
 
 
 def processors_needed(state: CoreState, donor: Job) -> int:
-    """Return how many of a donor's processors other jobs wait for."""
+    """Return how many processors of a shrinking job (donor) other jobs wait for."""
     resize = donor.resize
     if resize is None or not resize.has_recipients:
         return 0
@@ -169,8 +169,9 @@ def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
 def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
     """Use a donor's open shrink for a new plan, so that the donor keeps the processors ``kept``.
 
-    Return False, and change nothing, if the application has neither agreed to nor proposed a size
-    of as many processors as ``kept`` has.
+    Returns:
+        Whether this is possible: the application has agreed to, or proposed, a size of as many
+        processors as ``kept`` has. If not, nothing changes.
     """
     resize = _open_resize(donor)
     if count(kept) not in resize.offered_sizes:
@@ -208,12 +209,12 @@ def _conclude(state: CoreState, recipient: Job, donors: list[Job]) -> bool:
 
 
 def _offered(donor: Job, resize: Resize) -> int:
-    """Return how many processors a donor gives up at most, as it has agreed or offered."""
+    """Return the largest number of processors that a donor has agreed or offered to give up."""
     return donor.size - min(resize.offered_sizes)
 
 
 def _shortfall(donor: Job, recipient: Job) -> int:
-    """Return how many of the recipient's reserved processors a donor would keep."""
+    """Return how many processors that ``recipient`` waits for a donor would not give up."""
     resize = _open_resize(donor)
     return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 

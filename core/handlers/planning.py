@@ -206,7 +206,7 @@ def _shrink(state: CoreState, offer: Offer, plan: Plan) -> ProcessorMap:
 
 
 def _cause(state: CoreState, plan: Plan, given: ProcessorMap) -> str:
-    """Return a text that says which jobs need the processors of a shrink."""
+    """Return why a shrink is made, as text: the strategy, and the jobs that get ``given``."""
     if state.silent:
         return state.strategy
     shares = [(to.job, to.processors) for to in plan.starts]

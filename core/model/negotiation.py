@@ -74,7 +74,10 @@ CLOSED = frozenset(
 
 
 class Speaker(StrEnum):
-    """The side that may send a message: the one whose proposal is open, or the other one."""
+    """Who may send the next message: the side whose proposal is open, or the other one.
+
+    The clock stands for neither side: it ends a negotiation whose time has run out.
+    """
 
     #: Either side. Only for the opening message.
     ANYONE = "anyone"
@@ -129,7 +132,7 @@ RESOURCE_KIND = "resource:"
 
 
 class ItemStatus(StrEnum):
-    """How far the two sides have agreed on one item."""
+    """Whether an item of a message is accepted, rejected or still open."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"

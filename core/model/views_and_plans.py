@@ -372,7 +372,7 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a negotiation that the strategy's last plan began with a running job."""
+    """The result of a negotiation with a running job, which the strategy's last plan began."""
 
     job: JobId
     #: The agreed size. The old size if the application refused.

@@ -48,7 +48,7 @@ class Accounting:
         return self._tuple
 
     def configure(self, shares: Shares, now: float) -> None:
-        """Use other settings from now on; usage until now has decayed by the old half-life."""
+        """Use other settings from now on; until now, usage decays by the old half-life."""
         if shares.half_life_s != self.shares.half_life_s:
             for key, row in self._rows.items():
                 seconds = row.at_time(now, self.shares.half_life_s)

@@ -139,7 +139,10 @@ class ProcessorLedger:
         self._free = None
 
     def stop_withholding(self, job: JobId) -> bool:
-        """Let the withheld processors of a job become free; return whether there were any."""
+        """Stop keeping the processors that an ending job has given back, so that they become free.
+
+        Return whether there were any.
+        """
         withheld = self.withheld.pop(job, NONE)
         self._all_withheld &= ~withheld
         self._free = None

@@ -153,7 +153,10 @@ def _capacity(state: CoreState, job_id: JobId) -> tuple[int, int]:
 
 
 def _find_stale(state: CoreState) -> None:
-    """Mark the jobs whose part of the view has changed with time or with the nodes."""
+    """Mark the jobs that look different to strategies now, because something else has changed.
+
+    This can be the time, the nodes, the named resources or the limits of users.
+    """
     rows = state.rows
     rows.stale.update(dict.fromkeys(state.ledger.withheld))  # others may have reserved some
     if rows.capacity != state.ledger.capacity:
@@ -182,7 +185,10 @@ def _find_stale(state: CoreState) -> None:
 
 
 def _renew(state: CoreState, job_id: JobId) -> None:
-    """Put the present value of a job into the right part of the cached view."""
+    """Update a job in the cached view, which lists waiting, promised and running jobs.
+
+    A job that strategies must not see now is removed.
+    """
     rows = state.rows
     job = state.active.get(job_id)
     if job is not None:

@@ -49,7 +49,7 @@ def node_reported(state: CoreState, node: Node) -> None:
 
 
 def recover(state: CoreState) -> None:
-    """Wait again for processes on nodes without contact, after a restart.
+    """After a restart of the server, wait again for processes on nodes without contact.
 
     Waiting times start again, because the clock may have changed. Nodes that were not lost have a
     whole lease to report.
@@ -71,7 +71,10 @@ def on_isolation_end(_state: CoreState, _timer: Timer) -> None:
 
 
 def release_fenced(state: CoreState) -> None:
-    """Let jobs continue whose processes on lost nodes have certainly ended."""
+    """Stop waiting for processes on lost nodes once they have certainly ended.
+
+    An ending or suspended job that waited only for these processes is then closed or suspended.
+    """
     for job in list(state.isolated.values()):
         if job.state in ACTIVE_STATES:
             for name in [n for n, e in job.isolated.items() if _gone(state, state.nodes.get(n), e)]:

@@ -189,10 +189,10 @@ def joining_rank_ended(state: CoreState, job: Job, exit: Exit, what: str) -> Non
 def _joining_rank_lost(
     state: CoreState, job: Job, resize: Resize, stage: Begun, exit: Exit, what: str
 ) -> None:
-    """Shorten the deadline of a resize that must be rolled back, as a joining rank has died.
+    """Shorten the deadline of a resize that must be rolled back, because a joining rank has died.
 
     The application notices the death, because the coordinator has a connection to each joining
-    rank. If a process is stuck in an MPI call that cannot be interrupted, it will never return.
+    rank. But a process that is stuck in an MPI call may never return from it.
     """
     if stage.reason:
         return  # only the first death is reported

@@ -118,8 +118,9 @@ def subtract(experiment: Experiment, runs: Runs) -> list[Subtracted]:
 def _differ(difference: Difference, of: float | None, than: float | None) -> float:
     """Return the difference ``of - than`` in the form in which the paper states it.
 
-    If the paper's difference is relative, the result is in percent of ``than``; otherwise it is 100
-    times the difference. If the paper states a decline, a decline is positive.
+    If the paper states a relative difference, the result is in percent of ``than``. Otherwise it is
+    100 times the difference, which turns fractions into percentage points. If the paper states a
+    decline, a decline is positive.
     """
     assert of is not None
     assert than is not None

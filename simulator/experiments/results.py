@@ -254,6 +254,8 @@ def _compared(
 ) -> ClaimResult | None:
     """Return the result of a claim for a cell, by comparing its runs with those of another cell.
 
+    A cell is one combination of the experiment's parameters.
+
     Returns:
         None if the claim is not about the cell, or if the other cell has not been run.
     """

@@ -261,7 +261,10 @@ class SimulatedJobs:
     # ---------------------------------------------------------------- evolving jobs
 
     def _schedule_phase(self, run: EvolvingRun) -> None:
-        """Schedule the end of a run's present phase; in its last phase, the end of the run."""
+        """Schedule the end of a run's present phase; in its last phase, the end of the run.
+
+        A phase is a part of an evolving job's program, with its own demand for processors.
+        """
         end = run.phase_end
         if end is not None:
             self._queue.schedule(end, self._end_phase, (run, run.version), PHASE)

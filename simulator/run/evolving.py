@@ -53,7 +53,7 @@ class EvolvingRun(Run):
 
     @property
     def phase(self) -> Phase:
-        """Return the present phase of the program."""
+        """Return the present phase: the part of the program that runs now, with its own demand."""
         return self.job.phases[self.place]
 
     @property
@@ -105,10 +105,10 @@ class Phases:
         self._counts = counts
 
     def begin(self, run: EvolvingRun, now: float) -> Iterable[Event]:
-        """Begin a phase; return the events with the job's requests.
+        """Begin a phase, and return the events with the job's requests.
 
-        The job requests more processors if it has fewer than the maximum of the phase, and gives
-        some back if it has more.
+        A phase is a part of the program with its own demand. The job requests more processors if it
+        has fewer than the maximum of the phase. It requests to give some back if it has more.
         """
         phase, size = run.phase, len(run.ranks)
         if size == phase.maximum:
@@ -153,7 +153,11 @@ class Phases:
                 self._schedule(run)
 
     def adjust_to_size(self, run: EvolvingRun, now: float) -> None:
-        """Continue after a resize, if the job has at least the minimum of its phase now."""
+        """Continue after a resize, if the job now has enough processors for its phase.
+
+        A phase is a part of the program. The job stands still while it has fewer processors than
+        the minimum of its phase.
+        """
         if len(run.ranks) >= run.phase.minimum:
             run.set_stalled(False, now)
         self._schedule(run)

@@ -181,7 +181,7 @@ class Engine:
         return plan
 
     def _resume(self, view: View) -> Plan:
-        """Return the plan that starts the jobs that are running when the simulation begins."""
+        """Return a plan that starts the jobs that already run when the simulation begins."""
         starts = [
             Start(job.id, from_indices(self._running[job.id]))
             for job in view.waiting
@@ -283,7 +283,7 @@ class Engine:
     # ---------------------------------------------------------------- no progress
 
     def _count_idle(self) -> None:
-        """Count the instants since the last change of a job, and stop the simulation at a limit.
+        """Count the instants since a job last changed, and stop the simulation at a limit.
 
         Raises:
             NoProgressError: the limit is reached, so no job will change any more.

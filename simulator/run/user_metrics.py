@@ -39,7 +39,10 @@ class UserMetrics:
             self._area[user] = self._area.get(user, 0.0) + record.area
 
     def last_submitted(self, runs: Iterable[Run], now: float) -> None:
-        """Record each user's usage up to the last submission, including running jobs."""
+        """Record each user's usage until ``now``, the time of the last submission.
+
+        The usage of running jobs is included.
+        """
         found = dict(self._area)
         for run in runs:
             found[run.job.user] = found.get(run.job.user, 0.0) + run.area_until(now)

@@ -189,10 +189,10 @@ class Measures:
 
 
 def _queue_bound(visits: Sequence[_Visit]) -> float:
-    """Return the bound of Chen et al. (section 5) on the total waiting of jobs on a reserved node.
+    """Return a bound on the total waiting time of the jobs on a reserved node (Chen et al., 5).
 
-    The paper adds for job j, in order of arrival, the time from the arrival of the next job to the
-    end of job j, once for each later job.
+    For each job in order of arrival, take the time from the arrival of the next job to the end of
+    this one, and multiply it by the number of later jobs. The bound is the sum of these products.
     """
     total = 0.0
     for place, each in enumerate(visits[:-1]):

@@ -101,7 +101,7 @@ class Peak:
 class Difference:
     """Differences that the paper states between the values of two cells: ``of`` minus ``than``.
 
-    There is one difference for each value of ``axis``.
+    A cell is one combination of parameters. There is one difference for each value of ``axis``.
     """
 
     source: str
@@ -180,7 +180,7 @@ class Cell:
     is_reference: bool = False
 
     def fits(self, where: Tree) -> bool:
-        """Return whether the cell has the value that ``where`` gives for each of its axes.
+        """Return whether the cell has the value that ``where`` gives for each axis in ``where``.
 
         If ``where`` gives a list for an axis, any value in the list will do.
         """
@@ -244,7 +244,7 @@ class Experiment:
         return next((cell for cell in self.cells if dict(cell.setup) == dict(setup)), None)
 
     def matching(self, where: Tree) -> Iterator[Cell]:
-        """Yield the cells that have the values in ``where``, by axis.
+        """Yield the cells (combinations of parameters) that have the values in ``where``, by axis.
 
         Reference cells, which are run only to compare others with them, are left out.
         """

@@ -105,7 +105,10 @@ class KnownNames:
 def read_claims(
     claims: list[Any], known: KnownNames
 ) -> tuple[tuple[CellClaim, ...], tuple[Peak, ...]]:
-    """Read the claims of an experiment: comparisons of cells, and positions of a maximum."""
+    """Read the claims of an experiment: comparisons of cells, and positions of a maximum.
+
+    A cell is one combination of the experiment's parameters.
+    """
     differences, peaks = [], []
     for index, tree in enumerate(claims):
         place: Place = ("claims", index)

@@ -32,7 +32,10 @@ _DOUBTFUL: Mapping[str, type] = {"at": list, "because": str}
 
 @dataclass(slots=True)
 class Expected:
-    """The values that the paper states for one cell, by metric, and why some are doubtful."""
+    """The values that the paper states for one cell, by metric, and why some are doubtful.
+
+    A cell is one combination of the experiment's parameters.
+    """
 
     values: dict[str, float] = field(default_factory=dict)
     doubtful: dict[str, str] = field(default_factory=dict)

@@ -100,7 +100,10 @@ def _counted(outcome: ExperimentOutcome) -> str:
 
 
 def missing_runs(outcome: ExperimentOutcome) -> Iterator[Block]:
-    """Yield a text on how many runs are missing, and on the cells without any run."""
+    """Yield a text on how many runs are missing, and on the cells without any run.
+
+    A cell is one combination of the experiment's parameters.
+    """
     if outcome.is_complete:
         return
     text = f"{outcome.runs} of {outcome.all_runs} runs have been done."

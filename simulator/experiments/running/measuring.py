@@ -30,17 +30,26 @@ class Scale:
     jobs: int | None = None
 
     def seeds_of(self, cell: Cell) -> int:
-        """Return the number of runs of a cell, each with another seed."""
+        """Return the number of runs of a cell, each with another seed.
+
+        A cell is one combination of the experiment's parameters.
+        """
         return self.seeds or cell.seeds
 
     def spec_of(self, cell: Cell) -> dict[str, Any]:
-        """Return the definition of a cell's run, with the number of jobs of this scale."""
+        """Return the definition of a cell's run, with the number of jobs of this scale.
+
+        A cell is one combination of the experiment's parameters.
+        """
         if self.jobs is None or "job_list" in cell.spec:
             return dict(cell.spec)
         return {**cell.spec, "jobs": self.jobs}
 
     def label_of(self, cell: Cell) -> str:
-        """Return the name under which the results of a cell are stored."""
+        """Return the name under which the results of a cell are stored.
+
+        A cell is one combination of the experiment's parameters.
+        """
         return cell.label if self.jobs is None else f"{cell.label}, jobs {self.jobs}"
 
     def share_of_jobs(self, spec: Mapping[str, Any]) -> float:
