@@ -5,7 +5,7 @@ BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
 DEVELOP := .venv/.installed-develop
 # For two processors: tests wait for other processes during a part of their time.
-WORKERS ?= 3
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
