@@ -1,7 +1,8 @@
 """Measure how the source is laid out: ``python docs/tools/measure_source_layout.py [CHECKOUT]``.
 
-Prints, for each part, the number of modules in its largest folder and the arrows between its
-folders; then sizes of files and functions, comments, docstrings and class names for all parts.
+Prints, for each part, the number of modules in its largest folder, the length of its longest chain
+of imports, and the arrows between its folders. Then it prints sizes of files and functions,
+comments, docstrings and class names for all parts.
 Compare two commits by running it on a checkout of each.
 """
 
@@ -133,7 +134,7 @@ def main() -> None:
     root = parser.parse_args().root
     if missing := [part for part in PARTS if not (root / part).is_dir()]:
         parser.error(f"{root} is no checkout of Pliant: it has no folder {missing[0]!r}")
-    print("part        modules  folders  largest  floors  imports  between folders")
+    print("part        modules  folders  largest   chain  imports  between folders")
     for part in PARTS:
         report_part(root, part)
     report_all(root)

@@ -1,4 +1,4 @@
-"""Fork servers from one process that has imported all they need: ``python -m fork_servers SOCKET``.
+"""Fork servers from one process that has imported all they need: ``fork_servers.py SOCKET``.
 
 Imports are three quarters of the work of a server that lives for one short test. A client connects
 to the socket and sends a line with the server's arguments, folder and log file. It gets a line with

@@ -14,7 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from testkit import leaks, wait_until
+from testkit import ROOT, leaks, wait_until
 from testkit.processes import SESSION_VARIABLES, variables
 
 _EXECUTABLE, _LIMIT = sys.executable, resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -79,7 +79,8 @@ def start_server(arguments: list[str], log: Path) -> ForkedServer | subprocess.P
 def _forking_process() -> tuple[Path, subprocess.Popen[bytes]]:
     """Start the process that forks servers. It ends with this one, whose end closes its stdin."""
     path = Path(tempfile.mkdtemp(prefix="pliant-")) / "preloaded.sock"
-    command = [sys.executable, "-m", "fork_servers", str(path)]
+    program = ROOT / "tests" / "support" / "fork_servers.py"
+    command = [sys.executable, str(program), str(path)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     leaks.SHARED_PIDS.add(process.pid)
     wait_until(lambda: path.exists() or process.poll() is not None)
