@@ -72,7 +72,7 @@ def block(client: Client, out: Path) -> Waits:
 
 
 def main(words: list[str]) -> int:
-    """Measure on both clusters in turn, and compare; return the exit code."""
+    """Measure starts without and with the root helper in turn; return the exit code."""
     if os.geteuid() != 0:
         print("skipped: only root can start processes of other users")
         return 0

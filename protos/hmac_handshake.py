@@ -103,7 +103,7 @@ class ServerHandshake:
 
     @property
     def session_key(self) -> bytes:
-        """Return another key for use on this stream, which only the two sides can compute."""
+        """Return a key for this stream only, which both sides compute from their common key."""
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:

@@ -295,10 +295,10 @@ class Prefetcher:
         self._task = BackgroundTask(work)
 
     def _read(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Start to read the new parts of this process, in a thread; collective.
+        """Start to read, in a thread, this process's new parts of the constant arrays; collective.
 
-        After a write step, the processes first exchange which pieces of the arrays each has
-        written.
+        If the order before this one was to write the arrays to files, the processes first exchange
+        which pieces each has written.
         """
         if self.order is not None and self.order.step is PrefetchStep.WRITE:
             self._exchange_pieces(comm)

@@ -73,11 +73,11 @@ class LocalCluster:
         return os.path.join(self.run, "cluster.state-dir")
 
     def check_owner(self) -> None:
-        """Check that no other running cluster owns the run directory.
+        """Check that this cluster may use the run directory.
 
         Raises:
-            ClientError: this run directory is that of another cluster, which is up, or this
-                cluster is up with another run directory.
+            ClientError: another running cluster uses this run directory, or this cluster already
+                runs with a different one.
         """
         self._check_run()
         try:

@@ -193,9 +193,11 @@ class _LineParser(Parser):
 
 
 def _head_of(program: str) -> str:
-    """Return the beginning of the job script ``program``, the first word of a command line.
+    """Return the beginning of a job script; empty if ``program`` names none.
 
-    The result is empty if a folder of PATH has a program of this name, or if the file is no script.
+    Args:
+        program: the first word of the command line. It names no job script if a folder of PATH has
+            a program of this name, or if the file is not a script.
     """
     if "/" not in program and find_in_path(program, os.environ.get("PATH", os.defpath), "."):
         return ""  # not a script of the submitter's

@@ -167,11 +167,11 @@ def link_donors(state: CoreState, donors: Iterable[JobId]) -> None:
 
 
 def reuse_offer(state: CoreState, donor: Job, kept: ProcessorMap) -> bool:
-    """Use a donor's open shrink for a new plan, so that the donor keeps the processors ``kept``.
+    """Use the shrink that a donor still negotiates for a new plan, in which it keeps ``kept``.
 
     Returns:
-        Whether this is possible: the application has agreed to, or proposed, a size of as many
-        processors as ``kept`` has. If not, nothing changes.
+        Whether this is possible: the application has agreed to, or proposed, the size that
+        ``kept`` has. If not, nothing changes.
     """
     resize = _open_resize(donor)
     if count(kept) not in resize.offered_sizes:

@@ -161,7 +161,7 @@ class _View:
         """Return messages that report these changes.
 
         If there are no changes, return one message, which has only the time, the strategy and the
-        number of the last line sent.
+        number of the last line of the history that was sent.
         """
         message: Message = {"now": self._clock.now(), "strategy": self._status.strategy}
         messages = [message]

@@ -137,7 +137,10 @@ class Measures:
         self._reserved_now = after
 
     def visits_reserved(self, now: float, node: NodeName, run: JobRun) -> None:
-        """Record that job ``run`` is moved to the reserved node ``node``."""
+        """Record that job ``run`` is moved to ``node``, reserved for jobs of blocked nodes.
+
+        A blocked node is short of memory.
+        """
         self._visits.setdefault(node, []).append(_Visit(run, now, run.queue))
 
     def summary(self, begin: float) -> dict[str, float]:

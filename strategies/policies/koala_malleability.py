@@ -111,9 +111,9 @@ class MalleabilityPolicy(ABC):
         ``gain`` returns how many usable processors a job gives if it shrinks from one size to
         another.
 
-        KOALA asks for processors that are still missing only in the next poll. Then a waiting job
-        would wait although running jobs can give what it needs, so here the jobs are asked again in
-        the same round until they have given ``amount`` or can give no more.
+        If processors are still missing after one round, KOALA does not ask for them before its
+        next poll. Then a waiting job would wait although running jobs can give what it needs. So
+        here the jobs are asked again at once, until they have given ``amount`` or can give no more.
         """
         shrinking = Shrinking(amount, {job.id: job.size for job in jobs}, gain)
         able = by_start(jobs)[::-1]

@@ -204,8 +204,8 @@ class Placer:
         Args:
             job: the job.
             size: the wanted size.
-            asked_first: whether it may also get processors that shrinks of this plan give. Then
-                no donor gives before the job has accepted (core/handlers/donor_negotiation.py).
+            asked_first: whether it may also get processors that other jobs give up in this plan.
+                They are asked only after it has accepted (core/handlers/donor_negotiation.py).
 
         Returns:
             The offer; None if the job cannot grow.
@@ -309,9 +309,9 @@ class Placer:
         """Return the processors among which a start may choose, by the placement rule.
 
         Args:
-            size: the wanted size; under ``worst-fit``, coming processors count only if the free
-                ones of a cluster are fewer than this.
-            coming: processors that donors will give.
+            size: the wanted size.
+            coming: processors that donors will give. Under ``worst-fit``, they are considered only
+                if no cluster has ``size`` free processors.
             cluster: the cluster in which the job must start; None to follow the rule.
         """
         if cluster is not None:

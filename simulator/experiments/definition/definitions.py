@@ -120,9 +120,10 @@ class Difference:
 class Interpolation:
     """Values that the paper states for curves, each at a position between measured points.
 
-    A curve has one point for each cell along the axis ``along``: its x is the metric ``other``, and
-    its y is ``metric``. The paper states y where x is ``value``. There is one curve, and one stated
-    value, for each value of ``axis``.
+    An example is the utilization at a response time of 100 s, for each strategy. Each value of
+    ``axis`` (a strategy) has one curve and one stated value. The curve has a point for each cell
+    along the axis ``along``: its y is ``metric`` (the utilization), and its x is the metric
+    ``other`` (the response time). The paper states y where x is ``value`` (100).
     """
 
     source: str
