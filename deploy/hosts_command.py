@@ -82,7 +82,7 @@ def add_hosts_action(actions: Any) -> None:
 
 def _deploy(options: argparse.Namespace) -> int:
     from pliant.deploy.planning.hosts_file import read_hosts_file
-    from pliant.deploy.rollout.deployment import Deployment, Mode, Orders
+    from pliant.deploy.rollout.deployment import Deployment, DeployRequest, Mode
     from pliant.deploy.rollout.progress import progress_view
     from pliant.deploy.wheelhouse import read_wheelhouse
 
@@ -100,7 +100,7 @@ def _deploy(options: argparse.Namespace) -> int:
     wheels = read_wheelhouse(folder) if uses_wheels else []
     if mode is Mode.REMOVE and not options.dry_run:
         _confirm(options, cluster, len(hosts))
-    orders = Orders(
+    request = DeployRequest(
         mode,
         hosts,
         options.dry_run,
@@ -111,7 +111,7 @@ def _deploy(options: argparse.Namespace) -> int:
         options.keep_going,
     )
     with progress_view([host.name for host in hosts], quiet=options.json) as view:
-        deployment = Deployment(cluster, orders, view)
+        deployment = Deployment(cluster, request, view)
         deployment.run()
     return _report(deployment.selected, mode, options)
 

@@ -9,6 +9,6 @@ happens at each.
 May import: the standard library alone. Every part that runs in a process of its own may import it.
 """
 
-from pliant.faults.failpoint_calls import active, failpoint, identify, message, writing
+from pliant.faults.failpoint_calls import active, before_write, failpoint, identify, message
 
-__all__ = ["active", "failpoint", "identify", "message", "writing"]
+__all__ = ["active", "before_write", "failpoint", "identify", "message"]

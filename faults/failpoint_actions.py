@@ -86,7 +86,7 @@ class Trigger:
         actions = {order.action for order in due}
         return 0 if "drop" in actions else 2 if "double" in actions else 1
 
-    def write(self) -> None:
+    def before_write(self) -> None:
         """Raise the error of a full disk (OSError, ENOSPC) if a ``full-disk`` order is in effect.
 
         Called before each write. The order is in effect for the number of seconds that it names.

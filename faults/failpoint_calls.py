@@ -18,7 +18,7 @@ class _Trigger(Protocol):
             1.
         """
 
-    def write(self) -> None:
+    def before_write(self) -> None:
         """Raise the error of a full disk (OSError) if a ``full-disk`` order is in effect now."""
 
     def identify(self, **who: object) -> None:
@@ -67,14 +67,14 @@ def message(name: str) -> range:
     return _ONCE if _trigger is None else range(_trigger.reach(name))
 
 
-def writing() -> None:
+def before_write() -> None:
     """Raise the error of a full disk if a failpoint order demands it; call this before each write.
 
     Raises:
         OSError: a ``full-disk`` order is in effect (ENOSPC).
     """
     if _trigger is not None:
-        _trigger.write()
+        _trigger.before_write()
 
 
 def active() -> bool:

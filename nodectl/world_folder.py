@@ -35,7 +35,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pliant.faults import writing
+from pliant.faults import before_write
 from pliant.nodectl.host.procfs import ProcessIdentity
 from pliant.nodectl.step_record import StepRecord, read_steps
 from pliant.protos import versions
@@ -359,7 +359,7 @@ class WorldFolder:
         """Save which processes the ranks are, in case the shim is killed."""
         lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
         with open(self.directory / "ranks", "a", encoding="ascii") as file:
-            writing()
+            before_write()
             file.write("".join(lines))
 
     def ranks(self) -> dict[int, ProcessIdentity]:
@@ -460,7 +460,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _write_all(handle: int, data: bytes) -> None:
-    writing()
+    before_write()
     view: Any = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]

@@ -20,7 +20,7 @@ import numpy as np
 from pliant.appkit.appkit_errors import CheckpointError
 from pliant.appkit.redistribution.range_exchange import Array
 from pliant.appkit.storage.private_folders import PrivateFolder
-from pliant.faults import writing
+from pliant.faults import before_write
 
 #: Bytes of a chunk: they are written, read and verified together.
 CHUNK_BYTES = 4 << 20
@@ -98,7 +98,7 @@ class ArrayWriter:
             return
         if self._handle is None:
             self._handle = self._folder.write(self._file)
-        writing()
+        before_write()
         offset, sums = self._handle.tell(), []
         step = _per_chunk(array.dtype)
         for first in range(0, array.size, step):

@@ -39,7 +39,7 @@ class Daemon:
     #: The child process, if this process started the daemon.
     process: subprocess.Popen[bytes] | None = None
 
-    def running(self) -> int:
+    def running_pid(self) -> int:
         """Return the daemon's process id; 0 if it does not run.
 
         A process id in the pid file or the lock counts only if the process is this daemon.
@@ -95,7 +95,7 @@ class Daemon:
 
     def restore_pid_file(self) -> None:
         """Write the pid file again if it was removed while the daemon ran."""
-        if not os.path.exists(self.pid_file) and (pid := self.running()):
+        if not os.path.exists(self.pid_file) and (pid := self.running_pid()):
             self._write_pid_file(pid)
 
     def _write_pid_file(self, pid: int) -> None:
@@ -111,7 +111,7 @@ class Daemon:
             DaemonDiedError: with its exit code and the last lines of its log, if this process has
                 started it.
         """
-        if self.process is None and not self.running():
+        if self.process is None and not self.running_pid():
             raise DaemonDiedError(f"{self.name} ended: see {self.log}")
         if self.process is not None and self.process.poll() is not None:
             raise DaemonDiedError(
@@ -119,14 +119,14 @@ class Daemon:
                 f"the end of {self.log}:\n{self.tail()}"
             )
 
-    def stopped(self) -> int:
+    def stopped_pid(self) -> int:
         """Return the daemon's process id if it is stopped (SIGSTOP); else 0."""
-        pid = self.running()
+        pid = self.running_pid()
         return pid if process_table.state(pid) == "T" else 0
 
     def end(self, grace_s: float) -> None:
         """End the daemon: SIGTERM, and after ``grace_s`` seconds SIGKILL."""
-        pid = self.running()
+        pid = self.running_pid()
         if pid:
             process_table.terminate([pid], grace_s)
         if self.process is not None:
@@ -187,7 +187,7 @@ def describe_code(code: int) -> str:
 def wait_until_gone(daemons: Sequence[Daemon], timeout_s: float) -> bool:
     """Wait until daemons have ended; return False if some have not within ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
-    while any(daemon.running() for daemon in daemons):
+    while any(daemon.running_pid() for daemon in daemons):
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.02)

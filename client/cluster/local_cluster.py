@@ -93,7 +93,7 @@ class LocalCluster:
 
     def _check_run(self) -> None:
         for daemon in self.all_daemons():
-            run = process_table.environment(daemon.running()).get("PLIANT_RUN_DIR") or self.run
+            run = process_table.environment(daemon.running_pid()).get("PLIANT_RUN_DIR") or self.run
             if os.path.realpath(run) != os.path.realpath(self.run):
                 raise ClientError(
                     f"the cluster in {self.state} runs with another run directory: name it with "
@@ -249,11 +249,11 @@ class LocalCluster:
 
     def running(self) -> list[Daemon]:
         """Return the daemons of this cluster that are running now."""
-        return [daemon for daemon in self.all_daemons() if daemon.running()]
+        return [daemon for daemon in self.all_daemons() if daemon.running_pid()]
 
     def is_up(self) -> bool:
         """Return whether the server of this cluster runs and can be reached."""
-        return bool(self.daemons[0].running()) and self._is_reachable()
+        return bool(self.daemons[0].running_pid()) and self._is_reachable()
 
     def owns(self, pid: int) -> bool:
         """Return whether a process is a daemon, launcher, shim or job process of this cluster."""
@@ -315,10 +315,10 @@ class LocalCluster:
         A server that runs but cannot be reached is ended first and started again.
         """
         server = self.daemons[0]
-        if server.running() and not self._is_reachable():
+        if server.running_pid() and not self._is_reachable():
             # Its run directory was removed. Jobs continue, and the next server takes them over.
             server.end(STOP_TIMEOUT_S)
-        missing = [daemon for daemon in self.daemons if not daemon.running()]
+        missing = [daemon for daemon in self.daemons if not daemon.running_pid()]
         env = self.environment()
         for daemon in self.daemons:
             daemon.restore_pid_file()
@@ -394,7 +394,7 @@ class LocalCluster:
             ClientError: some are still stopped.
         """
         deadline = time.monotonic() + _STOPPED_WAIT_S
-        while found := {each.name: pid for each in self.daemons if (pid := each.stopped())}:
+        while found := {each.name: pid for each in self.daemons if (pid := each.stopped_pid())}:
             if time.monotonic() >= deadline:
                 who = ", ".join(f"{name} (process {pid})" for name, pid in found.items())
                 state, them = ("is", "it") if len(found) == 1 else ("are", "them")

@@ -140,7 +140,7 @@ def _end_jobs(cluster: LocalCluster) -> list[int]:
 
 
 def _stop_server(cluster: LocalCluster, server: Daemon, report: Report) -> None:
-    if server.running():
+    if server.running_pid():
         report("stopping the server")
         try:
             with Connection(cluster.run, timeout_s=STOP_TIMEOUT_S) as link:
@@ -152,7 +152,7 @@ def _stop_server(cluster: LocalCluster, server: Daemon, report: Report) -> None:
 
 
 def _end_controllers(controllers: list[Daemon], report: Report) -> None:
-    running = [pid for daemon in controllers if (pid := daemon.running())]
+    running = [pid for daemon in controllers if (pid := daemon.running_pid())]
     if running:
         report(f"stopping {plural(len(running), 'node controller')}")
         process_table.terminate(running, STOP_TIMEOUT_S)

@@ -280,7 +280,7 @@ def _wait_for_end(cluster: LocalCluster) -> int:
     while True:
         reason = cluster.end_reason()
         for daemon in cluster.daemons:
-            if daemon.name not in reported and not daemon.running():
+            if daemon.name not in reported and not daemon.running_pid():
                 code = daemon.process.returncode if daemon.process else None
                 how = f" with {describe_code(code)}" if code is not None else ""
                 if not reason:

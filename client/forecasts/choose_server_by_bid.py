@@ -48,7 +48,7 @@ class Bid:
         """Return whether the job can be submitted to the server."""
         return not self.fault and self.answer["accepted"] is not False
 
-    def rank(self, criterion: str) -> tuple[bool, float, float]:
+    def sort_key(self, criterion: str) -> tuple[bool, float, float]:
         """Return a sorting key by which the best bid is the smallest; unknown values are last.
 
         Args:
@@ -95,7 +95,7 @@ def best_bid(bids: Sequence[Bid], criterion: str) -> Bid | None:
             decides between equal bids, and then the order of the servers.
     """
     candidates = [bid for bid in bids if bid.is_candidate]
-    return min(candidates, key=lambda bid: bid.rank(criterion), default=None)
+    return min(candidates, key=lambda bid: bid.sort_key(criterion), default=None)
 
 
 def no_bid(bids: Sequence[Bid]) -> ClientError:

@@ -41,7 +41,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class DeployRequest:
     """The command that the administrator gave: its task, its hosts and its options."""
 
     mode: Mode
@@ -61,11 +61,11 @@ class Orders:
 class Deployment:
     """One run of a command of ``pliant deploy`` on its hosts."""
 
-    def __init__(self, cluster: Cluster, orders: Orders, view: ProgressView) -> None:
-        self._cluster, self._orders, self._view = cluster, orders, view
-        selected = {host.name for host in orders.hosts}
+    def __init__(self, cluster: Cluster, request: DeployRequest, view: ProgressView) -> None:
+        self._cluster, self._request, self._view = cluster, request, view
+        selected = {host.name for host in request.hosts}
         # The server's host makes tokens, and knows its nodes, also for other hosts.
-        hosts = dict.fromkeys((cluster.server, *orders.hosts))
+        hosts = dict.fromkeys((cluster.server, *request.hosts))
         self.runs = [
             HostRun(host, AgentSession(host, cluster.known_hosts), host.name in selected)
             for host in hosts
@@ -76,7 +76,7 @@ class Deployment:
     @property
     def selected(self) -> list[HostRun]:
         """Return the hosts that the command is about, in the order of the file."""
-        names = [host.name for host in self._orders.hosts]
+        names = [host.name for host in self._request.hosts]
         runs = {run.name: run for run in self.runs}
         return [runs[name] for name in names]
 
@@ -92,7 +92,7 @@ class Deployment:
             # The plan to remove a node depends on whether the server is removed, too.
             self._check_and_plan(self._server)
             self._each(self.runs[1:], self._check_and_plan)
-            if self._orders.is_dry_run or self._orders.mode is Mode.CHECK:
+            if self._request.is_dry_run or self._request.mode is Mode.CHECK:
                 return
             self._carry_out()
         finally:
@@ -108,7 +108,7 @@ class Deployment:
 
     def _check_shared_folders(self) -> None:
         server, shared = self._server, list(self._cluster.shared)
-        if not shared or server.has_failed or self._orders.mode is Mode.REMOVE:
+        if not shared or server.has_failed or self._request.mode is Mode.REMOVE:
             return
         arguments = {"shared": shared, "marker": f".pliant-deploy-{secrets.token_hex(8)}"}
         try:
@@ -139,7 +139,7 @@ class Deployment:
             return
         try:
             release = self._release(run)
-            if self._orders.mode is not Mode.REMOVE:
+            if self._request.mode is not Mode.REMOVE:
                 run.problems += find_problems(
                     self._cluster, run.host, run.facts, self._server.facts, release
                 )
@@ -153,19 +153,19 @@ class Deployment:
         self._note_step(run)
 
     def _release(self, run: HostRun) -> Release | None:
-        if not self._orders.wheels or run.facts is None:
+        if not self._request.wheels or run.facts is None:
             return None
         facts = run.facts
         return choose_release(
-            self._orders.wheels, Platform.of(facts.python, facts.machine, facts.glibc)
+            self._request.wheels, Platform.of(facts.python, facts.machine, facts.glibc)
         )
 
     def _plan(self, run: HostRun, release: Release | None) -> Plan:
         assert run.facts is not None
-        match self._orders.mode:
+        match self._request.mode:
             case Mode.DEPLOY | Mode.UPGRADE:
                 assert release is not None
-                upgrade = self._orders.mode is Mode.UPGRADE
+                upgrade = self._request.mode is Mode.UPGRADE
                 return plan_deployment(self._cluster, run.host, run.facts, release, upgrade=upgrade)
             case Mode.ROLLBACK:
                 return plan_rollback(self._cluster, run.host, run.facts)
@@ -175,8 +175,8 @@ class Deployment:
                     run.host,
                     run.facts,
                     nodes=self._nodes(),
-                    removed=[each.name for each in self._orders.hosts],
-                    end_jobs=self._orders.end_jobs,
+                    removed=[each.name for each in self._request.hosts],
+                    end_jobs=self._request.end_jobs,
                     with_server=self._server.is_selected and not self._server.has_failed,
                 )
         return Plan(())
@@ -198,7 +198,7 @@ class Deployment:
             self._view.begin(run.name, len(run.plan.steps))
         self._each(runs, lambda run: self._do(run, Phase.PREPARE))
         others = [run for run in runs if run is not self._server]
-        if self._orders.mode is Mode.REMOVE:
+        if self._request.mode is Mode.REMOVE:
             self._each(others, lambda run: self._do(run, Phase.START))
             self._keep_server_of_failed_hosts()
             self._start_server()
@@ -221,7 +221,7 @@ class Deployment:
         others, too.
         """
         failed = next((run for run in runs if run.has_failed), None)
-        if failed is None or self._orders.keeps_going:
+        if failed is None or self._request.keeps_going:
             return False
         if not any(run.plan.is_rolling for run in rest):
             return False
@@ -318,7 +318,7 @@ class Deployment:
         key = (compiled, *wheels)
         with self._archive_lock:
             if key not in self._archives:
-                folder = self._orders.wheelhouse
+                folder = self._request.wheelhouse
                 self._archives[key] = pack_wheels(folder, wheels, compiled=compiled)
             return self._archives[key]
 
@@ -326,6 +326,6 @@ class Deployment:
         """Call ``work`` for several hosts at the same time, in threads."""
         if not runs:
             return
-        with ThreadPoolExecutor(self._orders.parallel, "host") as pool:
+        with ThreadPoolExecutor(self._request.parallel, "host") as pool:
             for future in [pool.submit(work, run) for run in runs]:
                 future.result()

@@ -14,7 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.core.state.json_records import NewerRecordError
 from pliant.core.support.base_error import PliantError
-from pliant.faults import active, writing
+from pliant.faults import active, before_write
 from pliant.protos.daemons.atomic_files import describe_unusable
 from pliant.server.database.database_errors import (
     disk_full_error,
@@ -166,7 +166,7 @@ def _writing(_cursor: object, statement: str, *_others: object) -> None:
     """Raise the error of a full disk before a write, if a fault test has ordered that."""
     if statement.startswith(_CHANGES):
         try:
-            writing()
+            before_write()
         except OSError as error:
             raise disk_full_error() from error
 

@@ -171,20 +171,20 @@ class Reader:
 
     def states(self, ids: Sequence[int]) -> dict[JobId, JobState]:
         """Return the state of each job in ``ids``, by job number. Unknown numbers are left out."""
-        rows = self._in(select(tables.job.c.id, tables.job.c.state), tables.job.c.id, ids)
+        rows = self._rows_with(select(tables.job.c.id, tables.job.c.state), tables.job.c.id, ids)
         return {JobId(row.id): JobState(row.state) for row in rows}
 
     def arrays_of(self, ids: Sequence[int]) -> dict[JobId, JobId]:
         """Return the array of each job in ``ids`` that is a task, by the job number of the task."""
         table = tables.job.c
         query = select(table.id, table.array).where(table.array.is_not(None))
-        return {JobId(row.id): JobId(row.array) for row in self._in(query, table.id, ids)}
+        return {JobId(row.id): JobId(row.array) for row in self._rows_with(query, table.id, ids)}
 
     def arrays_among(self, ids: Sequence[int]) -> list[JobId]:
         """Return the jobs in ``ids`` that are arrays."""
         table = tables.job.c
         query = select(table.id).where(table.last_task.is_not(None))
-        return [JobId(row.id) for row in self._in(query, table.id, ids)]
+        return [JobId(row.id) for row in self._rows_with(query, table.id, ids)]
 
     def tasks_of(self, array: int, most: int) -> list[JobId]:
         """Return at most ``most`` tasks of an array that have become jobs, the newest first."""
@@ -227,7 +227,7 @@ class Reader:
     def worlds(self, jobs: Sequence[int]) -> list[StoredWorld]:
         """Return the worlds (ranks that were started together) of these jobs, oldest first."""
         order = (tables.world.c.job, tables.world.c.run, tables.world.c.resize)
-        rows = self._in(select(tables.world).order_by(*order), tables.world.c.job, jobs)
+        rows = self._rows_with(select(tables.world).order_by(*order), tables.world.c.job, jobs)
         return [
             StoredWorld(
                 row.name,
@@ -245,12 +245,12 @@ class Reader:
     def exits(self, worlds: Sequence[str]) -> set[tuple[str, int]]:
         """Return (name of the world, rank) for each rank in these worlds whose exit is stored."""
         table = tables.rank_exit
-        rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
+        rows = self._rows_with(select(table.c.world, table.c.rank), table.c.world, worlds)
         return {(row.world, row.rank) for row in rows}
 
     def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
         """Return PMI key-value pairs of complete barriers, by (name of world, sequence number)."""
-        rows = self._in(select(tables.barrier), tables.barrier.c.world, worlds)
+        rows = self._rows_with(select(tables.barrier), tables.barrier.c.world, worlds)
         return {
             (row.world, row.sequence): row_codecs.read_column(
                 "fence", row._mapping, "pairs", row_codecs.parse_mapping
@@ -280,7 +280,7 @@ class Reader:
             query = query.where(table.start < wanted.until)
         if not wanted.jobs:
             return [_phase(row) for row in self._rows(query)]
-        rows = self._in(query, table.job, sorted(wanted.jobs))
+        rows = self._rows_with(query, table.job, sorted(wanted.jobs))
         rows.sort(key=lambda row: (row.start, row.seq))
         return [_phase(row) for row in rows[: wanted.limit]]
 
@@ -304,7 +304,7 @@ class Reader:
         if uid is not None:
             query = query.join(tables.job, tables.job.c.id == world.job)
             query = query.where(tables.job.c.uid == uid)
-        rows = self._in(query, world.job, sorted(jobs))[:limit]
+        rows = self._rows_with(query, world.job, sorted(jobs))[:limit]
         return [_step(row) for row in rows]
 
     def history(
@@ -455,7 +455,7 @@ class Reader:
             for row in rows
         ]
 
-    def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
+    def _rows_with(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
         """Return all rows of a query in which ``column`` has one of ``values``.
 
         The query is run in slices, because a statement's number of variables is limited.

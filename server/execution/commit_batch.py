@@ -71,7 +71,7 @@ class CommitBatch:
         """
         return bool(self.commands or self.changes or self.nodes or self.memory)
 
-    def proposals(self) -> list[Command]:
+    def take_proposals(self) -> list[Command]:
         """Remove the proposals in negotiations with applications from the batch, and return them.
 
         A proposal stays in the batch if the batch also withdraws an earlier negotiation of the same

@@ -138,7 +138,7 @@ class Connections:
         return name in self._nodes
 
     @property
-    def coordinators(self) -> int:
+    def coordinator_count(self) -> int:
         """Return how many applications are connected, each by its coordinator (rank 0)."""
         return len(self._coordinators)
 

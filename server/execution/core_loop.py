@@ -391,7 +391,7 @@ class CoreLoop:
         """
         self._plan(result)
         failpoints.before_commit(result)
-        for proposal in result.proposals():
+        for proposal in result.take_proposals():
             self._dispatch(proposal)
         failpoints.proposed(result)
         if self._defer_commit(result, entries):

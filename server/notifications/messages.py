@@ -42,7 +42,7 @@ def events_of(line: Mapping[str, Any], wanted: frozenset[str]) -> list[str]:
     return [event for event in found if event in wanted]
 
 
-def is_told(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
+def wants_messages(info: Mapping[str, Any], wanted: frozenset[str]) -> bool:
     """Return whether a user gets messages about this job, which may be an array or a task.
 
     An array sends messages either about itself or, if the user has chosen ``tasks``, about each of

@@ -23,7 +23,7 @@ from pliant.protos.daemons.atomic_files import write_whole
 from pliant.server.database.reader import Reader
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.notifications.delivery import DeliveryError, deliver
-from pliant.server.notifications.messages import KINDS, events_of, is_told, message_of
+from pliant.server.notifications.messages import KINDS, events_of, message_of, wants_messages
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.notify_rules import NotifyRules, Receiver, parse_events, parse_receiver
 from pliant.server.support.threads import start_thread
@@ -149,7 +149,7 @@ class Notifier:
             return []
         text, _, receiver = wanted.partition(" ")
         events = frozenset(parse_events(text))
-        if not is_told(entry.info, events):
+        if not wants_messages(entry.info, events):
             return []
         return [
             UndeliveredMessage(receiver, message_of(line, event, entry.info, self._cluster))

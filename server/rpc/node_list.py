@@ -200,7 +200,7 @@ class NodeList:
     def check_leases(self) -> None:
         """Check all heartbeat leases once; report nodes that have become suspected or lost."""
         with self._flag:
-            overdue = self._leases.overdue(time.monotonic())
+            overdue = self._leases.update_health(time.monotonic())
         for node, health in overdue:
             self._core_loop.post(self._event(node, health))
             if health is Health.LOST:

@@ -64,7 +64,7 @@ class HeartbeatLeases:
         for lease in self._leases.values():
             lease.heard = min(lease.heard + seconds, now)
 
-    def overdue(self, now: float) -> list[tuple[NodeName, Health]]:
+    def update_health(self, now: float) -> list[tuple[NodeName, Health]]:
         """Update the health of all nodes; return those whose health became worse."""
         changes: list[tuple[NodeName, Health]] = []
         for node, lease in self._leases.items():

@@ -47,7 +47,7 @@ class MetricsQuery:
                 }
                 for node in self._status.nodes()
             ],
-            "applications": self._connections.coordinators,
+            "applications": self._connections.coordinator_count,
             "strategy": self._status.strategy,
             "server": {
                 "generation": identity.generation,

@@ -26,9 +26,9 @@ def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
     first.start_missing()
     save_spec(str(state), first.spec)
     dead = first.daemons[1]
-    process_table.terminate([dead.running()], 0.0)
+    process_table.terminate([dead.running_pid()], 0.0)
     assert up(["--detach"]) == 0
-    assert dead.running() == running(state)["node-n1"] != 0
+    assert dead.running_pid() == running(state)["node-n1"] != 0
     assert down([]) == 0
     for daemon in first.daemons:
         if daemon.process is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.faults import active, failpoint, message, writing
+from pliant.faults import active, before_write, failpoint, message
 from pliant.faults.failpoint_actions import EXIT_CODE, FailpointReached, Trigger
 from testkit import wait_until
 from testkit.processes import run_python
@@ -28,7 +28,7 @@ def test_nothing_happens_unasked() -> None:
     assert not active()
     failpoint("there is no such name, and nobody looks")
     assert len(message("nor is there this one")) == 1
-    writing()
+    before_write()
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_a_message_is_lost_or_comes_twice() -> None:
 
 def test_a_disk_is_full_for_a_while() -> None:
     trigger = Trigger("shim.claimed=full-disk:0.2,once", {})
-    trigger.write()
+    trigger.before_write()
     trigger.reach("shim.claimed")
     with pytest.raises(OSError, match="No space left on device"):
-        trigger.write()
-    wait_until(lambda: not raises(trigger.write), what="room")
+        trigger.before_write()
+    wait_until(lambda: not raises(trigger.before_write), what="room")
 
 
 def raises(call: Callable[[], None]) -> bool:

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
             return _stop(node_folder(*words[:3]), keep_jobs="keep-jobs" in words[3:])
         else:
             node = _node_cluster(node_folder(*words[:3]))
-            running = any(daemon.running() for daemon in node.all_daemons()[1:])
+            running = any(daemon.running_pid() for daemon in node.all_daemons()[1:])
             log = tail(node.node_file(words[2], "nodectl.log"), 5)
             _answer(node=words[2], running=running, log=log)
     except (_StepError, PliantError, OSError) as error:
@@ -279,7 +279,7 @@ def _wait(name: str, daemon: Daemon, wakeup: _SignalPipe) -> int:
             if deadline == float("inf"):
                 deadline = time.monotonic() + GRACE_S
             _answer(node=name, event="signal", number=number)
-        if not daemon.running():
+        if not daemon.running_pid():
             _answer(node=name, event="failed", step="controller", error=daemon.tail(5))
             return 1
     return 0
@@ -328,7 +328,7 @@ def _wait_as_stub(
     while True:
         if select.select([wakeup.reading], [], [], _PROBE_S)[0]:
             return f"signal {wakeup.read()}"
-        if not daemon.running():
+        if not daemon.running_pid():
             return f"the controller has ended: {daemon.tail(5)}"
         if _accepts_connections(_server_address(message)):
             heard = time.monotonic()

@@ -47,7 +47,7 @@ class SlurmCluster(RemoteCluster):
 
     def prepare(self, report: Report) -> None:
         """Find the address of this machine at which the nodes can reach it."""
-        if self.daemons[0].running():
+        if self.daemons[0].running_pid():
             return
         report(f"looking for {plural(len(self.remote.hosts), 'node')} of Slurm")
         self._address = host_of(self.remote.address) or self._find_address()
@@ -76,7 +76,7 @@ class SlurmCluster(RemoteCluster):
         )
 
     def _node_daemons(self) -> list[Daemon]:
-        order = slurm_nodes.SlurmOrder(
+        settings = slurm_nodes.SlurmDaemonSettings(
             self.remote.slurm_job,
             self.remote.hosts,
             self._address,
@@ -84,7 +84,7 @@ class SlurmCluster(RemoteCluster):
             self.remote.node_dir,
             self.remote.save_before_s,
         )
-        command = [sys.executable, "-P", "-m", slurm_nodes.MODULE, order.encode()]
+        command = [sys.executable, "-P", "-m", slurm_nodes.MODULE, settings.encode()]
         log, lock = (os.path.join(self.state, f"allocation.{kind}") for kind in ("log", "lock"))
         pid_file = self._pid_file("allocation")
         return [Daemon("allocation", command, slurm_nodes.MODULE, "", pid_file, log, lock)]
@@ -123,7 +123,7 @@ class SlurmCluster(RemoteCluster):
     def lost_nodes_reason(self) -> str:
         """Return why all nodes are lost, if the allocation's daemon has failed; else empty."""
         daemon = self.daemons[1]
-        if daemon.running() or self.end_reason():
+        if daemon.running_pid() or self.end_reason():
             return ""
         return f"the daemon of the allocation has ended, and all nodes with it: see {daemon.log}"
 
@@ -158,7 +158,7 @@ class SlurmCluster(RemoteCluster):
                 "--keep-jobs: the nodes of an allocation end with `srun`, and their jobs with them"
             )
         daemon = self.daemons[1]
-        if daemon.running():
+        if daemon.running_pid():
             report(f"ending {plural(len(self.remote.hosts), 'node')}")
             daemon.end(_ALLOCATION_END_S)
         if self.admission.exists:

@@ -56,7 +56,7 @@ _LIMITS = (
 
 
 @dataclass(frozen=True)
-class SlurmOrder:
+class SlurmDaemonSettings:
     """The settings of the daemon in a Slurm allocation, passed as JSON on its command line.
 
     They contain no secrets.
@@ -75,7 +75,7 @@ class SlurmOrder:
         return json.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, text: str) -> SlurmOrder:
+    def decode(cls, text: str) -> SlurmDaemonSettings:
         """Return the settings in a JSON text."""
         data = json.loads(text)
         hosts = tuple(Host(**each) for each in data.pop("hosts"))
@@ -86,14 +86,14 @@ def main(argv: list[str]) -> int:
     """Run this daemon until the allocation of Slurm ends or a signal arrives.
 
     Args:
-        argv: a `SlurmOrder` as JSON.
+        argv: a `SlurmDaemonSettings` as JSON.
 
     Returns:
         The exit code.
     """
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s allocation %(message)s")
     try:
-        return SlurmNodes(SlurmOrder.decode(argv[0]), state_dir(), run_dir()).run()
+        return SlurmNodes(SlurmDaemonSettings.decode(argv[0]), state_dir(), run_dir()).run()
     except (ClientError, OSError) as error:
         log.error("%s", error)
         return 1
@@ -102,8 +102,8 @@ def main(argv: list[str]) -> int:
 class SlurmNodes:
     """Starts and ends node controllers on the nodes of a Slurm allocation."""
 
-    def __init__(self, order: SlurmOrder, state: str, run: str) -> None:
-        self._order, self._state, self._run = order, state, run
+    def __init__(self, settings: SlurmDaemonSettings, state: str, run: str) -> None:
+        self._settings, self._state, self._run = settings, state, run
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._srun: subprocess.Popen[bytes] | None = None
         self._errors: dict[str, str] = {}
@@ -152,10 +152,10 @@ class SlurmNodes:
                 pass
 
     def _start_srun(self) -> None:
-        count = len(self._order.hosts)
-        command = ["srun", f"--jobid={self._order.job}", f"--nodes={count}", f"--ntasks={count}"]
+        count = len(self._settings.hosts)
+        command = ["srun", f"--jobid={self._settings.job}", f"--nodes={count}", f"--ntasks={count}"]
         command += ["--ntasks-per-node=1", "--overlap", "--mem=0", "--mpi=none", "--cpu-bind=none"]
-        command += [f"--nodelist={','.join(host.name for host in self._order.hosts)}"]
+        command += [f"--nodelist={','.join(host.name for host in self._settings.hosts)}"]
         # The other nodes go on if one is lost.
         command += ["--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered", "--quiet"]
         command += ["--job-name=pliant", sys.executable, "-P", "-m", AGENT, "serve"]
@@ -170,23 +170,23 @@ class SlurmNodes:
             self._srun.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended: its end is among the events
-        log.info("started %s of job %s", plural(count, "node"), self._order.job)
+        log.info("started %s of job %s", plural(count, "node"), self._settings.job)
 
     def _make_messages(self) -> list[NodeStartMessage]:
         admission = HostAdmission(self._state)
-        server = TcpAddress(self._order.address, joining_port(self._run))
+        server = TcpAddress(self._settings.address, joining_port(self._run))
         # Jobs of Slurm may share the folder of temporary files of a node.
-        cluster_id = f"{admission.cluster_id}-{self._order.job}"
+        cluster_id = f"{admission.cluster_id}-{self._settings.job}"
         return [
             NodeStartMessage(
                 host.name,
                 cluster_id,
                 admission.make_token(host.name, server, host.slots),
                 str(server),
-                ("--slots", str(host.slots), *self._order.options),
-                self._order.node_dir,
+                ("--slots", str(host.slots), *self._settings.options),
+                self._settings.node_dir,
             )
-            for host in self._order.hosts
+            for host in self._settings.hosts
         ]
 
     def _read_answers(self, srun: subprocess.Popen[bytes]) -> None:
@@ -206,7 +206,7 @@ class SlurmNodes:
     def _watch_end(self) -> None:
         """Ask Slurm repeatedly when the allocation ends, because its time limit may be changed."""
         while True:
-            end = allocation.end_of(self._order.job)
+            end = allocation.end_of(self._settings.job)
             if end is not None and end != self._end:
                 if abs(end - self._end) > 5:
                     log.info("the allocation ends in %.0f s", end - time.time())
@@ -216,7 +216,7 @@ class SlurmNodes:
     def _wait(self) -> str:
         """Wait until the cluster must end, and return why."""
         while True:
-            if time.time() >= self._end - self._order.save_before_s:
+            if time.time() >= self._end - self._settings.save_before_s:
                 return f"the allocation ends in {self._end - time.time():.0f} s"
             try:
                 event = self._events.get(timeout=0.2)
@@ -228,7 +228,7 @@ class SlurmNodes:
             if event.get("event") == "signal":
                 self._end = min(self._end, time.time() + _SAVE_AFTER_SIGNAL_S + _NODES_END_S)
                 return f"Slurm ends the nodes (signal {event.get('number')})"
-            if len(self._errors) == len(self._order.hosts):
+            if len(self._errors) == len(self._settings.hosts):
                 return "no node is left"
 
     def _note(self, event: dict[str, Any]) -> None:
@@ -250,7 +250,7 @@ class SlurmNodes:
         """Save the jobs and end the server. The nodes are ended afterwards, by `_end_srun`."""
         log.info("ending the cluster: %s", reason)
         now = time.time()
-        cancel_at = min(self._end - _NODES_END_S, now + self._order.save_before_s)
+        cancel_at = min(self._end - _NODES_END_S, now + self._settings.save_before_s)
         if not math.isfinite(self._end):
             cancel_at = now + _SAVE_AFTER_SIGNAL_S
         try:

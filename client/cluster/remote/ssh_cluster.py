@@ -58,7 +58,7 @@ class SshCluster(RemoteCluster):
         Raises:
             ClientError: no host can be reached.
         """
-        if self.daemons[0].running():
+        if self.daemons[0].running_pid():
             return
         hosts = self.remote.hosts
         report(f"connecting to {plural(len(hosts), 'host')}")

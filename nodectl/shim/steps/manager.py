@@ -334,7 +334,7 @@ class StepManager:
         if _is_counted(step):
             if len(self._ended) < MAX_STEPS:
                 self._ended.append(step.record(time.time()))
-            self.free(step.held_places)
+            self.free(step.close_resizer())
 
     # ------------------------------------------------------------------ other nodes
 

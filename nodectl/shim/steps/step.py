@@ -60,8 +60,7 @@ class Step:
         """Return how many bytes to the client that requested the step have not been sent yet."""
         return self.client.backlog if self.client is not None else 0
 
-    @property
-    def held_places(self) -> list[int]:
+    def close_resizer(self) -> list[int]:
         """Stop resizing, and return which processors the processes of the step still use.
 
         This is called at the end of the step. A processor is named by the rank that it has in the

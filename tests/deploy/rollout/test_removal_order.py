@@ -13,7 +13,7 @@ from pliant.client.ssh.session import HostError
 from pliant.deploy.planning.cluster import Cluster
 from pliant.deploy.planning.facts import Manifest
 from pliant.deploy.rollout.agent_session import AgentSession
-from pliant.deploy.rollout.deployment import Deployment, Mode, Orders
+from pliant.deploy.rollout.deployment import Deployment, DeployRequest, Mode
 from pliant.deploy.rollout.host_run import HostRun
 from pliant.deploy.rollout.progress import QuietView
 
@@ -35,7 +35,7 @@ def remove(cluster: Cluster, failing: str, monkeypatch: pytest.MonkeyPatch) -> l
 
     monkeypatch.setattr(HostRun, "connect_and_probe", connect_and_probe)
     monkeypatch.setattr(AgentSession, "call", call)
-    deployment = Deployment(cluster, Orders(Mode.REMOVE, cluster.hosts), QuietView())
+    deployment = Deployment(cluster, DeployRequest(Mode.REMOVE, cluster.hosts), QuietView())
     deployment.run()
     return deployment.selected
 

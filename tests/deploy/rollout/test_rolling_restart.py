@@ -13,7 +13,7 @@ from pliant.client.ssh.session import HostError
 from pliant.deploy.planning.cluster import Cluster
 from pliant.deploy.planning.steps import Phase, Plan, Step
 from pliant.deploy.rollout.agent_session import AgentSession
-from pliant.deploy.rollout.deployment import Deployment, Mode, Orders
+from pliant.deploy.rollout.deployment import Deployment, DeployRequest, Mode
 from pliant.deploy.rollout.host_run import HostRun
 from pliant.deploy.rollout.progress import QuietView
 
@@ -56,7 +56,9 @@ def restart(
     monkeypatch.setattr(AgentSession, "call", call)
     monkeypatch.setattr(Deployment, "_plan", plan)
     monkeypatch.setattr("pliant.deploy.rollout.deployment.find_problems", lambda *_: [])
-    deployment = Deployment(cluster, Orders(Mode.UPGRADE, cluster.hosts, **options), QuietView())
+    deployment = Deployment(
+        cluster, DeployRequest(Mode.UPGRADE, cluster.hosts, **options), QuietView()
+    )
     deployment.run()
     return restarted, {run.name: run for run in deployment.selected}
 

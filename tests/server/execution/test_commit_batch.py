@@ -23,7 +23,7 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
     ]
     word = say(1, verb)
     result = CommitBatch(commands=[others[0], word, others[1]])
-    early = result.proposals()
+    early = result.take_proposals()
     assert early == ([word] if verb in PROPOSALS else [])
     assert result.commands == (others if early else [others[0], word, others[1]])
 
@@ -31,7 +31,7 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
 def test_an_offer_does_not_overtake_the_end_of_the_negotiation_before() -> None:
     withdrawal = SendWithdraw(JobId(1), 1, ResizeId(4), "nobody waits")
     result = CommitBatch(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
-    assert result.proposals() == [say(2, Verb.OFFER)]
+    assert result.take_proposals() == [say(2, Verb.OFFER)]
     assert result.commands == [withdrawal, say(1, Verb.OFFER)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.server.notifications.messages import events_of, is_told, message_of, subject
+from pliant.server.notifications.messages import events_of, message_of, subject, wants_messages
 from pliant.server.support.notify_rules import parse_events
 
 
@@ -42,7 +42,7 @@ def test_an_end_gives_the_chosen_events(state: str, wanted: str, events: list[st
 def test_an_array_sends_messages_for_itself_or_for_its_tasks(
     info: dict[str, object], wanted: str, told: bool
 ) -> None:
-    assert is_told(info, frozenset(parse_events(wanted))) == told
+    assert wants_messages(info, frozenset(parse_events(wanted))) == told
 
 
 def test_the_message_of_a_task_names_the_task() -> None:

@@ -11,26 +11,26 @@ def test_a_stall_of_the_server_does_not_count_against_nodes() -> None:
     leases.open(A, 0)
     leases.open(B, 70)
     leases.extend(40, 71)
-    assert leases.overdue(71) == [(A, Health.SUSPECT)]
+    assert leases.update_health(71) == [(A, Health.SUSPECT)]
     assert leases.beat(A, 72) is Health.SUSPECT
-    assert leases.overdue(76.9) == []
-    assert leases.overdue(77) == [(B, Health.SUSPECT)], "nobody is heard of in the future"
+    assert leases.update_health(76.9) == []
+    assert leases.update_health(77) == [(B, Health.SUSPECT)], "nobody is heard of in the future"
 
 
 def test_leases_judge_by_silence() -> None:
     leases = HeartbeatLeases(beat_interval_s=2, lease_s=60)
     assert leases.next_deadline() is None
     leases.open(A, 0)
-    assert leases.overdue(5.9) == []
+    assert leases.update_health(5.9) == []
     assert leases.next_deadline() == 6
-    assert leases.overdue(6) == [(A, Health.SUSPECT)]
-    assert leases.overdue(7) == []
+    assert leases.update_health(6) == [(A, Health.SUSPECT)]
+    assert leases.update_health(7) == []
     assert leases.next_deadline() == 60
     assert leases.beat(A, 8) is Health.SUSPECT
     assert leases.beat(A, 9) is Health.GOOD
-    assert leases.overdue(70) == [(A, Health.LOST)]
+    assert leases.update_health(70) == [(A, Health.LOST)]
     assert leases.beat(A, 71) is Health.LOST
-    assert leases.overdue(200) == []
+    assert leases.update_health(200) == []
     assert leases.silent(A, 200)
     leases.open(A, 201)
     assert leases.beat(A, 202) is Health.GOOD

@@ -16,4 +16,4 @@ def cluster(state: Path) -> LocalCluster:
 
 def running(state: Path) -> dict[str, int]:
     """Return the process ids of its daemons that run, by name."""
-    return {daemon.name: daemon.running() for daemon in cluster(state).running()}
+    return {daemon.name: daemon.running_pid() for daemon in cluster(state).running()}
