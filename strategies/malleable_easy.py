@@ -116,9 +116,11 @@ class MalleableEasyPolicy(Resizing):
     def _lower_donors(self, job: WaitingJob, free: int, ledger: PlannedShrinks) -> int:
         """Plan shrinks of donors until they free the processors that a waiting job lacks.
 
+        ``free`` is the number of free processors that suit the job.
+
         Returns:
-            The size at which the job starts; 0, with no shrink planned, if the donors cannot give
-            that many.
+            The size at which the job starts. If the donors cannot give enough for any size, this
+            is 0, and no shrink is planned.
         """
         for need, limits in self._rules(job, ledger):
             if free + count(ledger.spare) + limits.above(ledger.sizes) < need:
@@ -135,9 +137,9 @@ class MalleableEasyPolicy(Resizing):
         return 0
 
     def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
-        """Yield the sizes at which to try to start a job, best first.
+        """Yield the sizes at which to try to start a job, best first, each with limits of donors.
 
-        Each comes with the sizes to which donors may shrink for it.
+        The limits are the sizes to which donors may shrink for this start.
         """
         yield job.sizes.min, ledger.minima
 
@@ -181,9 +183,9 @@ class Minimum(MalleableEasyPolicy):
 
 
 class Average(MalleableEasyPolicy):
-    """``easy-avg``: jobs give up and get processors in steps from one of their sizes to the next.
+    """``easy-avg``: jobs shrink and grow in steps from one of their sizes to the next.
 
-    The job nearest to its maximum gives first, the job nearest to its minimum gets first.
+    The job nearest to its maximum shrinks first, the job nearest to its minimum grows first.
     """
 
     def _surplus(self, job: RunningJob, size: int) -> float:
@@ -276,7 +278,7 @@ class MalleableEasy(Composed):
 
 
 def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """Return ``easy-min``: jobs start at their minimum; the largest surplus gives first.
+    """Return ``easy-min``: jobs start at their minimum; the job most above its minimum gives first.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or

@@ -152,7 +152,7 @@ def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]
 
 
 def _reasons(view: View, placer: Placer, chosen: int) -> dict[JobId, WaitReason]:
-    """Return the first job that does not start, with the reason; empty if all start.
+    """Return why the first job that does not start waits, by its id; empty if all jobs start.
 
     ``chosen`` is the number of jobs at the head of the queue that were selected to start.
     """

@@ -127,9 +127,10 @@ class Cycle:
         return True
 
     def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
-        """Record in the plan the promise that a job starts at ``start`` and meets its deadline.
+        """Promise in the plan that a job starts at ``start`` and meets its deadline.
 
-        Do nothing for a job without a contract, or one that was accepted before.
+        ``text`` is the message for the user. Do nothing for a job without a contract, or one that
+        was accepted before.
         """
         if job.contract is not None and not job.accepted:
             self.accepts.append(Acceptance(job.id, text, start))

@@ -158,7 +158,10 @@ class LazyCycle(Cycle):
     # ---------------------------------------------------------------- jobs
 
     def _start_if_no_promise_breaks(self, job: WaitingJob, value: JobValue) -> str:
-        """Start a job if that pays and breaks no promise; return why not, empty if it starts."""
+        """Start a job if that pays and accepted jobs still meet their deadlines (the promises).
+
+        Return why it does not start; empty if it starts.
+        """
         if not self._fits(job.id, value.min_size_at(self.view.now), self.view.now):
             return "its start would break a promise"
         return self.try_start(job, value)

@@ -41,7 +41,7 @@ SUSPENDING = WaitReason(WaitCode.SUSPENDING)
 
 
 class Resizing(ABC):
-    """The interface of a policy for running malleable jobs, and for the sizes of starting jobs."""
+    """The interface of a policy that resizes running jobs and sets the sizes of starting jobs."""
 
     def wanted(self, job: WaitingJob) -> int:
         """Return the largest size at which the job may start when its turn in the queue comes."""
@@ -58,7 +58,7 @@ class Resizing(ABC):
     def after(self, view: View, placer: Placer) -> None:
         """Offer resizes to running jobs, and start more jobs.
 
-        Called after the strategy has walked the queue; ``placer`` has the jobs that it started.
+        Called after the strategy has walked the queue; ``placer`` has the jobs that were started.
         """
 
 

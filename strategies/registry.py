@@ -71,7 +71,7 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
 
 
 def _common_options(make: Callable[..., Any]) -> list[str]:
-    """Return the names of the common options that the strategy does not define itself."""
+    """Return the names of the options of all strategies that this one does not define itself."""
     taken = {option.name for option in describe(make)}
     return [option.name for option in _COMMON_OPTIONS if option.name not in taken]
 
@@ -122,10 +122,10 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 
 
 def _points() -> dict[str, EntryPoint]:
-    """Return all installed entry points by name. Pliant's own names cannot be replaced.
+    """Return the entry points of all installed strategies by name. Pliant's own always win.
 
     The origin of an entry point is determined only if another one has the same name, because this
-    requires to parse the metadata of a whole distribution. Doing so for all names took a tenth of
+    requires parsing the metadata of a whole distribution. Doing so for all names took a tenth of
     the time of the server's start.
     """
     found: dict[str, EntryPoint] = {}

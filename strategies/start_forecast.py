@@ -43,8 +43,8 @@ def expected_starts(
     Args:
         view: the cluster.
         strategy: the name of the active strategy, which names the order of the queue.
-        limits: for how long each job may still run, in seconds; jobs without a time limit are left
-            out.
+        limits: for how many seconds each job may still run. Jobs without a time limit have no
+            entry.
         later: jobs that may not start yet, in the order of their begin times (``arrival``). They
             join the queue after all jobs that wait now.
         most: the largest number of jobs of the queue to consider.
@@ -73,7 +73,10 @@ def expected_starts(
 
 
 def _end(job: RunningJob, now: float, limits: Mapping[JobId, float]) -> float:
-    """Return when a running job is expected to end; infinity if unknown."""
+    """Return when a running job is expected to end; infinity if unknown.
+
+    The job ends by its estimate or after its seconds in ``limits``, whichever is earlier.
+    """
     if job.leaving:
         return now
     limit = now + limits.get(job.id, math.inf)
@@ -81,7 +84,10 @@ def _end(job: RunningJob, now: float, limits: Mapping[JobId, float]) -> float:
 
 
 def _longest(job: WaitingJob, limits: Mapping[JobId, float]) -> float:
-    """Return the expected run time at the smallest size, at most the time limit."""
+    """Return for how many seconds a job is expected to run at its smallest size.
+
+    That is its estimate, but at most its time limit in ``limits``; infinity if it has neither.
+    """
     seconds = job.time_on(job.sizes.min)
     limit = limits.get(job.id, math.inf)
     return limit if seconds is None else min(seconds, limit)

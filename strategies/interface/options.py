@@ -120,7 +120,11 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def _read(kind: Any, text: str) -> object:
-    """Convert a text to a plain type; raise ValueError if that is not possible."""
+    """Convert the text of an option to the type ``kind``.
+
+    Raises:
+        ValueError: the text is not a value of this type.
+    """
     if get_origin(kind) is Literal and text in get_args(kind):
         return text
     if kind is bool and text.lower() in _TRUTH:

@@ -176,7 +176,11 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _node_faults(view: View, plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
-    """Yield a message for each job whose nodes do not suit it or lack memory or devices."""
+    """Yield a message for each job to which a plan gives processors of unsuitable nodes.
+
+    Also for each job to which it gives more memory or devices than a node has left. ``running`` has
+    the running jobs that may get an offer.
+    """
     capacity = FreeCapacity(view.nodes, view.amounts_left or {})
     needs = {job.id: job.needs for job in (*view.waiting, *view.suspended)}
     needs |= {job.id: job.needs for job in view.promised}
@@ -255,7 +259,10 @@ def _migration_faults(view: View, plan: Plan, free: ProcessorMap) -> Iterator[st
 
 
 def _sizes(job: RunningJob) -> Sizes:
-    """Return the sizes that a job may be offered; if not resizable, only those it requests."""
+    """Return the sizes that a job may be offered.
+
+    A resizable job may be offered all its sizes, another job only the sizes that it requests.
+    """
     return job.request.sizes if job.request and not job.resizable else job.sizes
 
 

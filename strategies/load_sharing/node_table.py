@@ -114,7 +114,7 @@ class NodeTable:
         return (row for row in self.rows if row.flag is state)
 
     def largest_place(self, flag: ReservationState | None = None) -> float:
-        """Return the most idle memory, in bytes, of a node with a free slot; -1 if there is none.
+        """Return the largest idle memory in bytes of a node with a free slot; -1 if there is none.
 
         Args:
             flag: the state that the node must have; None for a node that is not reserved.
@@ -135,7 +135,7 @@ class NodeTable:
             demand: the present demand of the job, in bytes.
             source: the node that the job leaves.
             flag: the state that the node must have; None for a node that is not reserved.
-            above: the memory that the node must exceed, in bytes.
+            above: the node must have more memory than this, in bytes.
         """
         found = [
             row

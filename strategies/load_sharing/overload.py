@@ -40,9 +40,10 @@ class Thresholds:
         return row.fault_rate > self.faults and row.idle < IDLE_SHARE * row.memory
 
     def is_overloaded(self, row: NodeRow) -> bool:
-        """Return whether a job should leave the node, which is short of memory (`is_hot`).
+        """Return whether a job should leave the node.
 
-        Also True if its jobs demand more than its memory times the threshold ``memory``.
+        That is so if the node is short of memory (`is_hot`), or if its jobs demand more than its
+        memory times the threshold ``memory``.
         """
         return row.demand > self.memory * row.memory or self.is_hot(row)
 

@@ -29,7 +29,7 @@ _NO_MEMORY = "no node with a free slot has idle memory"
 
 @dataclass(slots=True)
 class Shared:
-    """The result of a planning pass's first steps, which all strategies here have in common."""
+    """The result of the first steps of a planning pass, which all load-sharing strategies share."""
 
     table: NodeTable
     plan: Plan
@@ -68,7 +68,10 @@ def share_load(view: View, flags: Flags, thresholds: Thresholds, *, migrate: boo
 
 
 def available(job: WaitingJob, view: View, flags: Flags) -> Availability:
-    """Return when a job could start: now if the nodes that accept jobs suffice, or an estimate."""
+    """Return when a job could start: now if the nodes that accept jobs suffice, else an estimate.
+
+    ``flags`` has the reserved nodes.
+    """
     rows = NodeTable(view, flags).rows
     return now_or_later(job, view, sum(count(row.free) for row in rows if row.accepts))
 

@@ -78,7 +78,10 @@ class LoadSharingWithSuspension(Strategy):
 
 
 def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[Start]:
-    """Return the starts of suspended jobs, in the order of submission, if no job waits."""
+    """Return the starts of suspended jobs, in the order of submission; empty if another job waits.
+
+    ``demands`` has the memory demands of suspended jobs in bytes.
+    """
     starts: list[Start] = []
     if len(shared.plan.starts) < len(view.waiting):
         return starts
@@ -90,10 +93,10 @@ def _resumed(view: View, shared: Shared, demands: dict[JobId, float]) -> list[St
 
 
 def _place(job: WaitingJob, demand: float, table: NodeTable) -> int:
-    """Take a processor for a suspended job that resumes, and return it as a set.
+    """Take a processor for a suspended job that resumes, and return it as a bit mask.
 
-    Its node has enough idle memory for the job, or is empty. The set is empty if there is no such
-    node, or if the job needs several processors.
+    Its node is empty or has ``demand`` bytes of idle memory for the job. The mask is 0 if there is
+    no such node, or if the job needs several processors.
     """
     if job.sizes.min > 1:
         return 0

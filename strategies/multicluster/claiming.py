@@ -14,7 +14,7 @@ from pliant.strategies.multicluster.placement_rules import Part
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The processors that a placed job will take. Times in seconds."""
+    """The processors that a job will take from the clusters chosen for it. Times are in seconds."""
 
     job: JobId
     parts: tuple[Part, ...]

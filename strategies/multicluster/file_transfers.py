@@ -64,5 +64,8 @@ class FileCatalogue:
         return self.sizes[file] / max(speeds) if speeds else float("inf")
 
     def transfers(self, files: Sequence[Sequence[str]]) -> list[dict[str, float]]:
-        """Return, for each component, the seconds until each cluster has all its input files."""
+        """Return, for each component of a job, the seconds until each cluster has its input files.
+
+        ``files`` has the names of each component's input files.
+        """
         return [{name: self.seconds(each, name) for name in self.clusters} for each in files]

@@ -43,14 +43,14 @@ def place_components(
 
     Args:
         rule: the placement policy.
-        components: the processors of each component.
-        idle: the idle processors of each cluster.
+        components: the number of processors of each component.
+        idle: the number of idle processors of each cluster.
         transfers: the seconds of file transfers of each component in each cluster, for ``cf``;
             empty if the job has no files.
 
     Returns:
-        The part for each component, in the order of the components. With ``fcm``, one part for each
-        cluster. None if the job cannot be placed.
+        A cluster and a number of processors for each component, in the order of the components.
+        With ``fcm``, one such part for each cluster that is used. None if the job cannot be placed.
     """
     if rule == "fcm":
         return _split(sum(components), idle)

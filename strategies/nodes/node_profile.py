@@ -142,7 +142,7 @@ class NodeProfile:
         return start, _lowest_of(fit & ~now, fit & now, size)
 
     def at(self, time: float) -> tuple[ProcessorMap, FreeCapacity]:
-        """Return the free processors and node capacities at a time, ignoring reservations."""
+        """Return the free processors, memory and devices at a time, ignoring all reservations."""
         free, capacity = self._at(time)
         return free, capacity.copy()
 

@@ -96,8 +96,8 @@ def _reason(job: WaitingJob, view: View) -> WaitReason:
 def _limited(view: View) -> View:
     """Return the view without those sizes of jobs that the cluster cannot offer now.
 
-    A size is left out if the free processors that suit the job, together with those that running
-    jobs could give, are fewer.
+    A size is left out if it exceeds the number of processors that suit the job: those that the job
+    has, free ones, and those that running jobs could give.
     """
     capacity = free_capacity_of(view)
     surplus = [
@@ -107,7 +107,7 @@ def _limited(view: View) -> View:
     ]
 
     def limit(job: WaitingJob | RunningJob, own: ProcessorMap) -> int:
-        """Return how many more processors a job may get; ``maxsize`` if all would suit it.
+        """Return how many more processors suit a job; ``maxsize`` if all that can be given do.
 
         Args:
             job: the job.
@@ -188,7 +188,7 @@ def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> Vie
 
 
 def _of_nodes(capacity: FreeCapacity, view: View, processors: ProcessorMap) -> FreeCapacity:
-    """Return the unused memory and devices of the nodes of these processors."""
+    """Return the unused memory and devices of only those nodes to which the processors belong."""
     left = {node.name: capacity.left(node) for node, _ in capacity.parts(processors)}
     return FreeCapacity(view.nodes, left)
 

@@ -52,9 +52,9 @@ def too_few(reach: int) -> WaitReason:
 
 
 def processors_needed_text(job: WaitingJob, reach: int) -> str:
-    """Return the text of a wait reason: the job needs more than ``reach`` processors.
+    """Return the text for users that a job waits for more processors than it could get.
 
-    The server stores the text again whenever ``reach`` changes.
+    ``reach`` is the number that it could get. The server stores the text again when this changes.
     """
     return f"waits for at least {plural(job.sizes.min, 'processor')} (available to it now: {reach})"
 

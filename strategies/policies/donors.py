@@ -30,7 +30,8 @@ class DonorLimits:
     Args:
         donors: the jobs that could give, in order of start.
         keeps: returns the size below which a job does not shrink.
-        surplus: returns a measure of what a job has above that; the largest value gives first.
+        surplus: returns a measure of what a job has above the size that it keeps. The job with the
+            largest value gives first.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class DonorLimits:
             heappush(self._heap, self._entry(job, size))
 
     def next_donor(self, sizes: dict[JobId, int]) -> RunningJob | None:
-        """Return the donor that gives next (the earliest among equals); None if none can."""
+        """Return the donor with the largest surplus, which gives next; None if none can give.
+
+        ``sizes`` are the planned sizes. Among equals it is the donor that started first.
+        """
         heap = self._counted(sizes)
         while heap:
             _, place, size = heap[0]
@@ -114,18 +118,19 @@ class PlannedShrinks:
         self.spare |= from_indices(job.ranks[size:before]) & self._usable
 
     def undo(self, sizes: dict[JobId, int], spare: ProcessorMap) -> None:
-        """Return to earlier planned ``sizes``, and drop the shrinks that were planned since.
+        """Restore earlier planned ``sizes``, and drop the shrinks that were planned since.
 
-        ``spare`` are the processors that donors gave at that time and no job had got.
+        ``sizes`` and ``spare`` are the values that the attributes of these names had at that time.
         """
         self.sizes, self.spare = sizes, spare
         for limits in (self.minima, self.preferred):
             limits.forget()
 
     def by_donor(self) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return, for each donor, the processors it gives that no job has got, and its needs.
+        """Return, for each donor, its needs and the processors it gives that no job has got yet.
 
-        The needs are the memory and devices of each of its processes.
+        The needs are the memory and devices of each of the donor's processes. Donors without such
+        processors are left out.
         """
         return [
             (given, job.needs)

@@ -25,7 +25,7 @@ class ClusterState:
     resizing: bool = False
 
     def gain(self, job: RunningJob, size: int, smaller: int) -> int:
-        """Return how many processors others get when a job shrinks from ``size`` to ``smaller``."""
+        """Return how many usable processors a shrink from ``size`` to ``smaller`` frees."""
         return count(from_indices(job.ranks[smaller:size]) & self.part)
 
     @property

@@ -70,14 +70,17 @@ class Growth:
                 self.declined.add(job.id)
 
     def may_grow(self, job: RunningJob) -> bool:
-        """Return whether a job has not declined and its next size fits the remaining processors."""
+        """Return whether a job may take more.
+
+        It may if it has declined nothing and its next size fits the remaining processors.
+        """
         step = job.sizes.smallest_above(self.sizes[job.id]) - self.sizes[job.id]
         return job.id not in self.declined and 0 < step <= self.left
 
 
 @dataclass(slots=True)
 class Shrinking:
-    """A planned round of shrinking: how much is missing, and the size that each job would have."""
+    """A planned round of shrinking: the processors still missing, and each job's planned size."""
 
     #: How many processors are still missing; below 0 if jobs gave more than was needed.
     missing: int
@@ -100,13 +103,13 @@ class MalleabilityPolicy(ABC):
     """The rule by which a cluster's malleable jobs share growth or shrinking."""
 
     def grow(self, jobs: Sequence[RunningJob], amount: int) -> Growth:
-        """Return a plan by which resizable jobs share ``amount`` processors; nothing is offered."""
+        """Plan how resizable jobs share ``amount`` processors. Nothing is offered yet."""
         growth = Growth(amount, {job.id: job.size for job in jobs})
         self._grow(by_start(jobs), growth)
         return growth
 
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
-        """Return a plan by which resizable jobs give ``amount`` processors; nothing is changed.
+        """Plan how resizable jobs give ``amount`` processors. Nothing is requested yet.
 
         ``gain`` returns how many usable processors a job gives if it shrinks from one size to
         another.

@@ -262,11 +262,10 @@ class Round:
     def _record_wait(
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
     ) -> None:
-        """Record why a job waits.
+        """Record ``reason``, if there is one, as the reason why a job waits.
 
-        If the job is wider than every cluster, that is recorded instead of ``reason``. If it is
-        not, and no reason is given, none is recorded. With ``tried``, also count this as a failed
-        try to place the job.
+        If the job is wider than every cluster, that is recorded as the reason instead. With
+        ``tried``, also count this as a failed try to place the job.
         """
         if max(job.components, default=job.sizes.min) > self._widest and not self._may_split(job):
             whose = "largest cluster"

@@ -215,7 +215,10 @@ class Valuation:
         return (loss / (job.size - below), -job.started, -job.id, loss, job)
 
     def _collect(self, donors: list[_Donor], number: int) -> float | None:
-        """Shrink donors until ``number`` processors are free; return the loss, None if too few."""
+        """Shrink donors until ``number`` processors are free, and return the profit that they lose.
+
+        None if they cannot free so many. The caller then undoes the shrinks.
+        """
         total = 0.0
         while self.free < number:
             if not donors:

@@ -66,11 +66,11 @@ class WithSizeRequests(Strategy):
         return answer if view.amounts_left is None else availability(job, view, answer)
 
     def allocate_processors(self, view: View) -> Plan:
-        """Return the plan of the inner strategy with offers for open requests."""
+        """Return the inner strategy's plan, with offers to jobs that request processors."""
         return self._plan(view, ())
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """Return the revised plan of the inner strategy with offers for open requests."""
+        """Return the inner strategy's revised plan, with offers to jobs that request processors."""
         return self._plan(view, outcomes)
 
     def _plan(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
@@ -90,7 +90,7 @@ served = with_size_requests
 
 
 def _inner_plan(inner: Strategy, view: View, outcomes: Sequence[Outcome]) -> Plan:
-    """Return a strategy's plan; if nodes differ, it gives each job processors that suit it."""
+    """Return a strategy's plan. If nodes differ, each job in it gets processors that suit it."""
     if view.amounts_left is None:
         return inner.plan(view, outcomes)
     return plan_on_nodes(view, lambda shown: inner.plan(shown, outcomes))
@@ -189,7 +189,7 @@ class _Allocation:
     # ---------------------------------------------------------------- serving
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
-        """Plan to offer a job the largest size possible with idle and donors' processors."""
+        """Plan to offer a job the largest requested size that idle and donors' processors allow."""
         area = _growth_area(job, self._parts) & self._capacity.accepted(job.needs)
         idle = self._capacity.fitting(job.needs, self._free & area)
         if job.needs is not None and job.needs.amounts:
@@ -208,7 +208,10 @@ class _Allocation:
         self.expands.append(Offer(job.id, from_indices(job.ranks) | added | given))
 
     def _collect(self, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Plan shrinks of donors that give ``need`` processors; return these processors."""
+        """Plan shrinks of donors that give ``need`` processors, and return these processors.
+
+        ``area`` has the processors onto which the requesting job may grow.
+        """
         given = NONE
         for donor in self._donors:
             lacking = need - count(given)
@@ -219,7 +222,10 @@ class _Allocation:
         return given
 
     def _shrink(self, donor: RunningJob, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Plan to shrink a donor by up to ``need`` processors; return the given processors."""
+        """Plan to shrink a donor by up to ``need`` processors, and return the processors it gives.
+
+        ``area`` has the processors onto which the requesting job may grow.
+        """
         before = self._shrunk.get(donor.id, donor.size)
         size = donor.sizes.largest_at_most(before - need) or donor.sizes.min
         # Some of its processors may be unusable, so the donor may have to shrink further.

@@ -205,7 +205,7 @@ class Placer:
             job: the job.
             size: the wanted size.
             asked_first: whether it may also get processors that other jobs give up in this plan.
-                They are asked only after it has accepted (core/handlers/donor_negotiation.py).
+                These jobs are asked after it has accepted (core/handlers/donor_negotiation.py).
 
         Returns:
             The offer; None if the job cannot grow.
@@ -246,9 +246,9 @@ class Placer:
         """Return the plan made of all decisions.
 
         Args:
-            reasons: why jobs wait.
+            reasons: why certain jobs wait, by job.
             memory: the value that the strategy gets again in its next view.
-            behind: why jobs wait that ``reasons`` does not name.
+            behind: the reason for all waiting jobs that ``reasons`` does not name.
         """
         return Plan(
             tuple(self.shrinks),
@@ -291,7 +291,7 @@ class Placer:
         return self.capacity.fitting_both(needs, free, self._donated(coming))
 
     def _donated(self, coming: ProcessorMap) -> list[tuple[ProcessorMap, NodeNeeds | None]]:
-        """Return those of the ``coming`` processors that each donor gives, with the donor's needs.
+        """Return, for each donor, the ``coming`` processors that it gives, and its node needs.
 
         Donors without a processor in ``coming`` are left out.
         """
@@ -338,13 +338,13 @@ def place(
 
     Args:
         view: the cluster.
-        targets: sizes of running jobs, each allowed by the job's grammar. Jobs that are not named,
-            or cannot be resized now, keep their sizes.
+        targets: sizes of running jobs, each one of the job's allowed sizes. Jobs that are not
+            named, or cannot be resized now, keep their sizes.
         starts: jobs to start and their sizes, in order of preference. A job for which there are too
             few processors is not in the result's ``starts``.
         rule: the rule by which processors are chosen.
-        asked_first: jobs that may also grow by processors that shrinks of this plan give. They are
-            asked before their donors.
+        asked_first: jobs that may also grow into processors that this plan's shrinks free. They
+            are asked before the jobs that shrink.
 
     Returns:
         The placer with all decisions.

@@ -91,7 +91,7 @@ class Preemption:
     def _decide_on_nodes(
         self, queue: Sequence[WaitingJob], view: View, wanted: Wanted
     ) -> Preempted:
-        """Choose jobs to suspend if nodes differ, so that only some nodes suit the waiting job."""
+        """Choose the jobs to suspend, like `decide`, when only some nodes suit the waiting job."""
         capacity = free_capacity_of(view)
         chosen, free = backfill_on_nodes.start_in_order(queue, view.free, capacity, wanted)
         if len(chosen) == len(queue):
@@ -139,9 +139,9 @@ def _gives(job: RunningJob, good: ProcessorMap) -> int:
 
 
 def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[RunningJob]:
-    """Return jobs whose end frees ``need`` of the processors ``good``; none if all free fewer.
+    """Return jobs that together free ``need`` of the processors ``good``; empty if impossible.
 
-    Jobs of the lowest priority come first, and of these the one that started last.
+    Jobs of the lowest priority are chosen first, and of these the one that started last.
     """
     chosen: list[RunningJob] = []
     surplus = -need
