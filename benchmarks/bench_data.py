@@ -47,9 +47,9 @@ print(time.perf_counter() - start)
 
 
 def floor(volume: int) -> float:
-    """Return the median time, in seconds, in which two processes copy the bytes of a move.
+    """Return the lower bound for a move: the seconds in which two processes copy its bytes.
 
-    Each process copies half of the bytes that change their process.
+    This is a median. Each process copies half of the bytes that change their process.
 
     Args:
         volume: the size of the whole array in MiB.

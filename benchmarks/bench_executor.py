@@ -34,7 +34,10 @@ def timed(action: Callable[[], object]) -> float:
 
 
 def measure(executor: Executor) -> tuple[float, float, float]:
-    """Return calls per second one by one and in chunks, and MB per second of a large result."""
+    """Return calls per second made one by one, the same in chunks, and MB per second of a result.
+
+    The result is a large one, of ``LARGE`` bytes.
+    """
     single = timed(lambda: sum(executor.map(operator.pos, range(SINGLE))))
     chunked = timed(lambda: sum(executor.map(operator.pos, range(CHUNKED), chunksize=CHUNK)))
     large = timed(lambda: executor.submit(bytes, LARGE).result())

@@ -138,7 +138,7 @@ def spread(values: list[float], form: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Measure all systems in turns, and print one table; return the exit code."""
+    """Measure Pliant, Slurm and HyperQueue in turns, and print one table; return the exit code."""
     parser = argparse.ArgumentParser(prog="bench_job_arrays.py")
     parser.add_argument("--install", action="store_true")
     parser.add_argument("--hyperqueue", default=sys.executable, metavar="PYTHON")

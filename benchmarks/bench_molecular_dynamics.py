@@ -32,7 +32,10 @@ ATOM_BYTES = 112
 
 
 def run(edge: int) -> list[dict[str, float]]:
-    """Run a job that shrinks from 8 to 4 to 2; return the seconds of each step of both shrinks."""
+    """Run a job that shrinks from 8 to 4 to 2; return the seconds of each step of both shrinks.
+
+    ``edge`` is the number of unit cells along each edge of the simulated box.
+    """
     with cluster(4, 2, "--strategy", "fcfs", safe_point_timeout_s=600.0) as (client, out):
         program = [sys.executable, "-m", "pliant.examples.md", "--edge", str(edge)]
         program += ["--steps", "1000000", "--save-every", "1000000"]

@@ -154,7 +154,10 @@ def commits(out: Path) -> list[float]:
 
 
 def measure_rounds() -> bool:
-    """Measure a round with each kind of program; return whether all are within the budget."""
+    """Measure a round of a negotiation with each kind of program.
+
+    Return whether all are within the budget.
+    """
     good = True
     haggling = {"rounds": ROUNDS, "price": 100.0, "floor": 1.0}
     settings = {"quiet_s": 0.0, "settle_s": 0.0, "negotiation": haggling}

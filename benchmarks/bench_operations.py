@@ -160,7 +160,7 @@ def table(results: dict[str, Results], groups: dict[str, str], every: bool) -> l
 
 
 def main() -> int:
-    """Measure and print; return the exit code."""
+    """Run all operations on each layout of nodes, and print a table; return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--transport", default="ofi", choices=("ofi", "ucx"))
     parser.add_argument("--layout", action="append", metavar="NODESxSLOTS")

@@ -102,7 +102,7 @@ def latencies(output: str) -> dict[tuple[int, int], list[float]]:
 
 
 def measure(transport: str) -> bool:
-    """Measure both cases on one transport; return whether all pauses are within the budgets."""
+    """Measure resizes on 2 and on 4 nodes; return whether all pauses are within the budgets."""
     good = True
     for nodes, small, large, budget in ((2, 2, 4, 15.0), (4, 4, 8, 40.0)):
         events, history, output = scene(transport, nodes, small, large)

@@ -81,7 +81,7 @@ def kill(server: psutil.Process) -> list[str]:
 
 
 class Rounds:
-    """The measured times of all restarts in seconds, by the name of the time."""
+    """Kills and restarts the server in rounds, and keeps the measured seconds by name."""
 
     def __init__(self, client: Client, out: Path) -> None:
         self._client, self._out = client, out

@@ -130,7 +130,11 @@ def jobsub(out: Path) -> Submit:
 
 
 def pliant_drain(out: Path, jobs: int) -> float:
-    """Submit jobs from clients whose connections stay open; return jobs per second, as `drain`."""
+    """Submit jobs from several clients, whose connections stay open.
+
+    Returns:
+        The jobs per second from the first submission to the last end, as `drain` does.
+    """
 
     def submit(count: int) -> None:
         with Client() as client:
@@ -170,7 +174,7 @@ def pliant_missing_after_kill(client: Client, out: Path) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Measure both, and print one table; return the exit code."""
+    """Measure Pliant and Slurm, and print one table; return the exit code."""
     if "--install" in words:
         install()
     if reason := reason_to_skip():

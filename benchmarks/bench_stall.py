@@ -42,7 +42,11 @@ PLAIN = {"FI_TCP_IFACE": "lo", "FI_PROVIDER": "^sockets", **FLAT_COLLECTIVES}
 
 
 def stalls(log: Path) -> list[float]:
-    """Return the seconds of each stall, from the last step at one size to the first at a larger."""
+    """Return the seconds of each stall in which the program grew, from its log of steps.
+
+    A stall lasts from the end of the last step at the smaller size to the begin of the first one at
+    the larger size.
+    """
     lines = [line.split() for line in log.read_text().splitlines()]
     steps = [(float(begin), float(end), int(size)) for begin, end, size in lines]
     return [
@@ -99,7 +103,7 @@ class Managed:
         self.steps(size)
 
     def _accepted(self, ask: Callable[..., str], *arguments: int) -> bool:
-        """Send a request by calling ``ask`` with the job's number; return whether it was accepted.
+        """Call ``ask`` with the job's number, and return whether the server accepts the request.
 
         A job that is just starting is not connected yet, so its requests are refused.
         """
@@ -118,7 +122,7 @@ class Managed:
         self.steps(LARGE)
 
     def end(self) -> tuple[list[float], list[float]]:
-        """End the job; return the seconds of its stalls, and of the pauses the server reported."""
+        """End the job; return the seconds of its stalls, and of the pauses in the history."""
         events = self._client.history(self.job)
         self._client.cancel(self.job)
         self._client.wait(self.job)
@@ -193,14 +197,17 @@ def spawned(out: Path, **settings: str) -> list[float]:
 
 
 def table(rows: dict[str, Sequence[float]], ours: float) -> None:
-    """Print median and spread of each way to grow, and its ratio to ``ours``."""
+    """Print median and spread of each way to grow, and the ratio of the median to ``ours``.
+
+    ``ours`` is the median of a resize by Pliant, in seconds.
+    """
     for name, samples in rows.items():
         ratio = statistics.median(samples) / ours
         print(f"{name:28} ms: {figures(samples)}  {ratio:6.1f} x")
 
 
 def main() -> int:
-    """Measure all ways, one after the other; return the exit code."""
+    """Measure how long a job stands still in each way to grow; return the exit code."""
     resized, reported, suspended = managed()
     with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
         out = Path(folder)

@@ -40,7 +40,7 @@ def first_instruction(client: Client, out: Path) -> list[float]:
 
 
 def jobsub(out: Path) -> list[float]:
-    """Return the seconds that the whole ``jobsub`` process takes."""
+    """Return, for each of ``ROUNDS`` runs, the seconds that the whole ``jobsub`` process takes."""
     command = [
         str(Path(sys.executable).parent / "jobsub"),
         "--type",

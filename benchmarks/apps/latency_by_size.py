@@ -33,7 +33,10 @@ def latency(comm: MPI.Comm, one: int, other: int) -> float:
 
 @malleable(sizes="1-64")
 def main(job):  # type: ignore[no-untyped-def]
-    """Print latencies at each new size, until the file that the first argument names appears."""
+    """Print the latencies of two pairs of ranks at each new size of the job.
+
+    End when the file that the first argument names appears.
+    """
     job.on_offer(lambda _: True)  # also where more processors gain nothing
     data = job.block("data", (1 << 10,), init=lambda index: np.arange(1 << 10, dtype=float)[index])
     known = 0

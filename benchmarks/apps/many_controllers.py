@@ -39,14 +39,17 @@ MEMORY_BYTES = 64 << 30
 
 
 class Tally:
-    """Prints when all nodes are welcomed, and when all nodes of a job got the order to start it."""
+    """Prints a line when the server has accepted all nodes.
+
+    Also prints one for each job when all its nodes have got the order to start its ranks.
+    """
 
     def __init__(self, number: int) -> None:
         self._number, self._welcome = number, 0
         self._orders: dict[str, list[float]] = {}
 
     def welcomed(self) -> None:
-        """Count a node that the server has welcomed; print ``up`` after the last one."""
+        """Count a node that the server has accepted; print ``up`` after the last one."""
         self._welcome += 1
         if self._welcome == self._number:
             print("up", flush=True)

@@ -80,7 +80,10 @@ def read(path: str) -> dict[str, str]:
 
 
 async def main() -> None:
-    """Open a session for every line on stdin."""
+    """Act as the coordinators of many jobs, one for each line on stdin.
+
+    Each line is the path of a file with the environment of a process of the job.
+    """
     silent = sys.argv[1:] == ["silent"]
     sessions = [session(read(line.strip()), silent) for line in sys.stdin]
     await asyncio.gather(*sessions, return_exceptions=True)

@@ -15,14 +15,17 @@ STEPS, REPEATS = 20_000, 9
 
 
 def work() -> float:
-    """Compute for a few microseconds, the same in both loops; return the result."""
+    """Compute for a few microseconds, and return the result.
+
+    Called in each step, both with and without safe points.
+    """
     return sum(range(40))
 
 
 def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
     """Return the seconds that the slowest rank needs for a loop over ``steps()``.
 
-    The loop calls ``work`` in each step.
+    The loop calls `work` in each step.
     """
     comm.Barrier()
     start = time.perf_counter()
@@ -33,9 +36,9 @@ def timed(comm: MPI.Comm, steps: Callable[[], Iterable[int]]) -> float:
 
 @malleable(sizes="1-64")
 def main(job):  # type: ignore[no-untyped-def]
-    """Run the loop with and without safe points in turns, several times.
+    """Time a loop several times, in turns with and without safe points.
 
-    The difference of the medians is the cost of a safe point.
+    The difference of the two medians is the cost of a safe point.
     """
     for _ in job.steps(2, every=1):
         pass  # from here on everybody is a member

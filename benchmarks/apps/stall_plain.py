@@ -22,10 +22,10 @@ Array = NDArray[np.float64]
 
 
 def share(total: int, rank: int, size: int) -> tuple[int, int]:
-    """Return which numbers a rank holds: the index of the first one, and one past the last.
+    """Return which numbers a rank has: the index of the first one, and one past the last.
 
     Args:
-        total: the number of all numbers.
+        total: how many numbers all ranks have together.
         rank: the rank.
         size: the number of ranks.
     """
@@ -38,8 +38,8 @@ def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
     Args:
         comm: the ranks that share the numbers.
         data: the numbers of this rank.
-        first: the number of the first step.
-        total: the number of all numbers.
+        first: the index of the first step.
+        total: how many numbers all ranks have together.
         log: the path of the log.
     """
     start, stop = share(total, comm.rank, comm.size)
@@ -56,7 +56,10 @@ def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
 
 
 def save(comm: Any, data: Array, total: int, path: str) -> None:
-    """Write this rank's part of the file, and wait until all parts are on the disk."""
+    """Write this rank's numbers to their place in the file, and wait until all ranks have done so.
+
+    ``total`` says how many numbers all ranks have together. Each rank syncs the file to the disk.
+    """
     start, _ = share(total, comm.rank, comm.size)
     target = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     view = memoryview(data).cast("B")
@@ -69,7 +72,10 @@ def save(comm: Any, data: Array, total: int, path: str) -> None:
 
 
 def load(comm: Any, total: int, path: str) -> Array:
-    """Read this rank's part of the file, and return it."""
+    """Return this rank's numbers, read from their place in the file.
+
+    ``total`` says how many numbers the file has.
+    """
     start, stop = share(total, comm.rank, comm.size)
     return np.fromfile(path, float, stop - start, offset=8 * start)
 
@@ -81,7 +87,7 @@ def deal(comm: Any, data: Array, old: int, total: int) -> Array:
         comm: all ranks.
         data: the numbers that this rank has had; empty on other ranks.
         old: the number of ranks that have had numbers.
-        total: the number of all numbers.
+        total: how many numbers all ranks have together.
     """
 
     def overlaps(mine: tuple[int, int], sizes: int) -> tuple[list[int], list[int]]:
@@ -106,7 +112,7 @@ def main(total: int, log: str, what: str, word: str = "") -> None:
     """Run the program.
 
     Args:
-        total: the number of all numbers.
+        total: how many numbers all ranks have together.
         log: the path of the log.
         what: ``save``, ``load``, ``spawn`` or ``child``.
         word: the argument of this action: a file, or a number of processes.

@@ -46,7 +46,7 @@ def server(base: Path, **settings: object) -> Iterator[psutil.Process]:
 
 
 class Controllers:
-    """Reads the lines that the process prints which acts as the controllers of all nodes."""
+    """Reads the output of the one process that acts as the controllers of all nodes."""
 
     def __init__(self, process: subprocess.Popen[str], began: float) -> None:
         self._process, self._began = process, began

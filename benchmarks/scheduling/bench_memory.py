@@ -105,7 +105,7 @@ class Result:
 
 
 def memory_root() -> Path | None:
-    """Return the cgroup in which groups with a memory limit can be made; None without one."""
+    """Return the cgroup in which cgroups with a memory limit can be made; None if there is none."""
     for folder, probe in (
         (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
         (Path("/sys/fs/cgroup"), "cgroup.subtree_control"),
@@ -366,7 +366,7 @@ def main(runs: int, names: list[str]) -> int:
 
 
 def judge(found: dict[str, list[Result]]) -> bool:
-    """Print whether the measured rows are within the budget, and return it."""
+    """Print each result next to its budget; return whether all are within their budgets."""
     good = True
     if found.get(PLAIN) and found.get(RESERVING):
         median = {n: statistics.median(r.seconds for r in found[n]) for n in (PLAIN, RESERVING)}

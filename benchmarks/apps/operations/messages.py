@@ -25,7 +25,7 @@ def buffers(comm: MPI.Intracomm, count: int = 8) -> tuple[np.ndarray, np.ndarray
 
 
 def attach_buffer(nbytes: int) -> None:
-    """Attach a buffer for buffered sends of messages with this number of bytes."""
+    """Attach a buffer for up to four buffered sends, of ``nbytes`` bytes in total."""
     MPI.Attach_buffer(bytearray(nbytes + 4 * MPI.BSEND_OVERHEAD))
 
 
