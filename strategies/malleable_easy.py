@@ -170,7 +170,7 @@ def _may_grow(ledger: PlannedShrinks) -> list[RunningJob]:
 
 
 class Minimum(MalleableEasyPolicy):
-    """``easy-min``: the job most above its minimum gives first, the job least above grows first."""
+    """``easy-min``: jobs far above their minimum shrink first, jobs close to it grow first."""
 
     def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.min
@@ -251,7 +251,7 @@ def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
 
 
 def fill(job: RunningJob, size: int) -> float:
-    """Return the place of a size between the job's minimum (0) and maximum (1)."""
+    """Return where a size lies between the job's minimum (0) and its maximum (1)."""
     lo, hi = job.sizes.min, job.sizes.max
     return (size - lo) / (hi - lo) if hi > lo else 1.0
 
@@ -288,7 +288,7 @@ def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
 
 
 def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """Return ``easy-avg``: jobs start at their minimum, and grow to equal parts of their ranges.
+    """Return ``easy-avg``: jobs start at their minimum, and grow to the same part of their ranges.
 
     Args:
         agreement: on which processors jobs with reservations start: ``direct``, ``pool`` or

@@ -167,7 +167,10 @@ class LazyCycle(Cycle):
         return self.try_start(job, value)
 
     def _start_or_put_off(self, job: WaitingJob, value: JobValue) -> None:
-        """Start a postponed job if that is profitable or the job cannot wait any longer."""
+        """Start a postponed job if that is profitable or the job cannot wait any longer.
+
+        Otherwise postpone it again.
+        """
         is_started = not self._start_if_no_promise_breaks(job, value)
         if not is_started:
             self._until[job.id] = until = self._earliest_lookahead(value)

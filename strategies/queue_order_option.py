@@ -34,11 +34,11 @@ class WithQueueOrder(Strategy):
         return self.inner.is_available(job, replace(view, waiting=tuple(line)))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Return the plan of the inner strategy for the queue in this order."""
+        """Return the plan of the inner strategy for the queue in the chosen order."""
         return self.inner.allocate_processors(self._sorted(view))
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """Return the revised plan of the inner strategy for the queue in this order."""
+        """Return the revised plan of the inner strategy for the queue in the chosen order."""
         return self.inner.revise(self._sorted(view), outcomes)
 
     def _sorted(self, view: View) -> View:

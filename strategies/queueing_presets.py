@@ -110,7 +110,9 @@ def priority_easy_preempt(*, min_run_s: float = 60.0) -> Composed:
 
 
 def priority_conservative_preempt(*, min_run_s: float = 60.0) -> Composed:
-    """Return ``priority+conservative+preempt``: with conservative backfilling.
+    """Return ``priority+conservative+preempt``.
+
+    This is ``priority+preempt`` with conservative backfilling.
 
     Args:
         min_run_s: seconds after each start of a job in which the job is not suspended.

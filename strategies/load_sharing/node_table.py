@@ -74,7 +74,7 @@ class NodeRow:
         return processor
 
     def subtract(self, moved: JobMemory) -> None:
-        """Subtract a job that is moved away from the node's job count, memory demand and faults."""
+        """Update the node's job count, memory demand and faults for a job that is moved away."""
         self.running -= 1
         self.demand -= moved.demand
         self._set_idle()

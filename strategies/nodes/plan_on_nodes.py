@@ -31,11 +31,11 @@ MAX_PASSES = 8
 
 
 def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
-    """Return the plan with suitable processors for every chosen job.
+    """Return a strategy's plan, in which each job gets processors that suit it.
 
     Args:
         view: the cluster, with nodes that differ in memory, devices or properties.
-        plan: makes a plan by numbers of processors.
+        plan: the strategy, which makes a plan by numbers of processors.
     """
     shown = _limited(view)
     queue = {job.id: job for job in view.waiting}
@@ -65,7 +65,7 @@ def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
 
 
 def availability(job: WaitingJob, view: View, answer: Availability) -> Availability:
-    """Return the answer of a strategy that counts processors, corrected for the node needs."""
+    """Correct the answer of a strategy that counts processors by the node needs of the job."""
     if not job.needs or not answer.accepted or answer.start is None:
         return answer
     start, processors = NodeProfile(view).earliest(job, job.sizes.min, 0.0)
@@ -150,9 +150,9 @@ def _earlier_starts(view: View, plan: Plan, job: WaitingJob) -> list[Choice]:
 
 
 def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> View:
-    """Return the view without the processors and amounts that are kept for a waiting job.
+    """Return the view without the processors, memory and devices kept for a waiting job.
 
-    Jobs that start before it keep what they have got.
+    ``earlier`` has the jobs that start before it. They keep what they have got.
     """
     needs, size = job.needs, job.sizes.min
     capacity, free = free_capacity_of(view), view.free

@@ -49,12 +49,15 @@ class DonorLimits:
         self._heap: list[tuple[float, int, int]] | None = None
 
     def above(self, sizes: dict[JobId, int]) -> int:
-        """Return how many processors all donors have together above the sizes that they keep."""
+        """Return how many processors all donors together can give at these planned ``sizes``."""
         self._counted(sizes)
         return self._above
 
     def forget(self) -> None:
-        """Drop the counts, because the planned sizes were replaced; the next use counts again."""
+        """Drop the counts of what donors can give, because the planned sizes were replaced.
+
+        The next use counts again.
+        """
         self._heap = None
 
     def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:

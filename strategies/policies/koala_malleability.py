@@ -33,7 +33,8 @@ def growth_taken(job: RunningJob, size: int, offered: int) -> int:
 def shrink_given(job: RunningJob, size: int, asked: int) -> int:
     """Return how many processors a job on ``size`` would give if asked for ``asked``.
 
-    It gives more if ``size - asked`` is not one of its sizes, and less if it reaches its minimum.
+    It gives more than that if ``size - asked`` is not one of its sizes, and less if it reaches its
+    minimum.
     """
     return max(0, size - (job.sizes.largest_at_most(size - asked) or job.sizes.min))
 

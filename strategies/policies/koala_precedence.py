@@ -112,7 +112,10 @@ class Round:
             self._waiting_first()
 
     def idle(self, among: Iterable[ClusterState] | None = None) -> int:
-        """Return the largest number of free processors in one cluster, of all or of ``among``."""
+        """Return the number of free processors of the cluster that has most.
+
+        Only the clusters ``among`` are considered; all clusters if this is None.
+        """
         clusters = self._clusters if among is None else among
         return max((self._free(cluster) for cluster in clusters), default=0)
 

@@ -195,7 +195,10 @@ class Valuation:
                 heappush(heap, (-gain / (above - job.size), job.started, job.id, job))
 
     def _donors(self, new: JobValue | None = None) -> list[_Donor]:
-        """Return a heap of the jobs that can shrink, ordered by the loss of one step."""
+        """Return a heap of the jobs that can shrink, ordered by the loss of one step.
+
+        ``new`` is the job that gets the processors, which is left out.
+        """
         heap = [
             entry for job in self.jobs if job is not new and (entry := self._donor(job)) is not None
         ]

@@ -47,7 +47,7 @@ Planner = Callable[[View], Plan]
 
 
 class WithSizeRequests(Strategy):
-    """A strategy that adds offers for open requests to the plans of another strategy.
+    """A strategy that also makes offers to running jobs that have requested processors.
 
     Args:
         inner: the strategy that plans everything else.
@@ -152,9 +152,9 @@ def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
 
 
 def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
-    """Return the processors onto which a job may grow: those of its cluster if it runs within one.
+    """Return the processors onto which a job may grow.
 
-    All processors if it runs in several clusters, or if there is only one.
+    A job that runs within one of several clusters may grow only there, any other job everywhere.
     """
     own = from_indices(job.ranks)
     home = [part for part in parts.values() if part & own]
@@ -162,7 +162,7 @@ def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> Processo
 
 
 class _Allocation:
-    """The processors that size requests get in a plan, and those left for the strategy."""
+    """The processors that a plan gives to requests of running jobs, and those that are left."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -183,7 +183,7 @@ class _Allocation:
 
     @property
     def changed(self) -> bool:
-        """Return whether processors were given, so that the strategy must get another view."""
+        """Return whether a request got processors, so that the strategy must get another view."""
         return bool(self._taken)
 
     # ---------------------------------------------------------------- serving
