@@ -71,7 +71,10 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
 
 
 def _common_options(make: Callable[..., Any]) -> list[str]:
-    """Return the names of the options of all strategies that this one does not define itself."""
+    """Return the names of those common options that the strategy does not define itself.
+
+    Common options are the ones that every strategy has.
+    """
     taken = {option.name for option in describe(make)}
     return [option.name for option in _COMMON_OPTIONS if option.name not in taken]
 
@@ -122,7 +125,7 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 
 
 def _points() -> dict[str, EntryPoint]:
-    """Return the entry points of all installed strategies by name. Pliant's own always win.
+    """Return the entry points of strategies by name. Pliant's own names cannot be replaced.
 
     The origin of an entry point is determined only if another one has the same name, because this
     requires parsing the metadata of a whole distribution. Doing so for all names took a tenth of
