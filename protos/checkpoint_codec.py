@@ -32,15 +32,15 @@ def save_status_to_proto(progress: SaveProgress) -> app_pb2.SaveWord.ValueType:
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
-    """Convert an order of the server in a suspension of a job to a value of protobuf.
+    """Convert an order of the server to an application, such as to save a checkpoint, to protobuf.
 
-    For example, the application is ordered to save a checkpoint, or to end.
+    The server sends these orders while it suspends the application's job.
     """
     return _STEPS[step]
 
 
 def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
-    """Read an order of the server in the suspension of a job from protobuf, or raise CodecError."""
+    """Read an order that `suspend_step_to_proto` has converted to protobuf, or raise CodecError."""
     found = _STEPS_BACK.get(step)
     if found is None:
         raise CodecError(f"step: {step} is unknown")
@@ -65,10 +65,15 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
 
 
 def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
-    """Return the event for an application that reports a suspension in its first message (Hello).
+    """Return what an application reports about its suspension in its first message (Hello).
 
-    The event is `SaveReported` if the message says that the checkpoint was begun, or how it ended,
-    and `SuspensionHeld` if the application still waits for a safe point. May raise CodecError.
+    Returns:
+        `SaveReported` if the application has begun to save a checkpoint, or has finished or failed.
+        Otherwise `SuspensionHeld`, with the number of the suspension that waits for a safe point; 0
+        if there is none.
+
+    Raises:
+        CodecError: a field has a value that no correct program sends.
     """
     job, run = JobId(message.job), message.run
     if not message.HasField("saving"):

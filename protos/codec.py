@@ -64,7 +64,10 @@ _OUTCOMES_BACK = {wire: outcome for outcome, wire in _OUTCOMES.items()}
 
 
 def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
-    """Convert a message of a negotiation about the size of a job, such as an offer, to protobuf."""
+    """Convert a template to protobuf.
+
+    A template is a message, such as an offer, of a negotiation about the size of a job.
+    """
     return app_pb2.Template(
         negotiation=template.negotiation,
         job=template.job,
@@ -78,7 +81,7 @@ def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
 
 
 def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
-    """Read a message of a negotiation about the size of a job, or raise CodecError."""
+    """Read a template, a message of a negotiation about a job's size, or raise CodecError."""
     verb = _VERBS_BACK.get(message.verb)
     if verb is None:
         raise CodecError(f"verb: {message.verb} is unknown")

@@ -44,9 +44,9 @@ def generate(folder: Path) -> dict[str, bytes]:
 
 
 def differences(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
-    """Return what is wrong with each stub of a folder, such as ``missing``, by file name.
+    """Return what is wrong with the stubs (generated Python files) of a folder, by file name.
 
-    Stubs that are as they should be are left out.
+    For example, a stub is ``missing``. Stubs that are as they should be are left out.
     """
     present = {path.name: path for pattern in STUBS for path in folder.glob(pattern)}
     faults = dict.fromkeys(present.keys() - wanted.keys(), "has no .proto or service")
@@ -59,10 +59,14 @@ def differences(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
 
 
 def write(folder: Path, wanted: dict[str, bytes]) -> dict[str, str]:
-    """Write and remove stubs so that a folder has those in ``wanted``.
+    """Write missing or wrong stubs, and remove others, so that a folder has those in ``wanted``.
+
+    Args:
+        folder: the folder.
+        wanted: the content of each stub (generated Python file), by file name.
 
     Returns:
-        The `differences` that there were before.
+        What was wrong before with each stub, as `differences` returns it.
     """
     faults = differences(folder, wanted)
     for name in faults:

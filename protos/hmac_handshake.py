@@ -73,7 +73,7 @@ class ClientHandshake:
         """Check the proof in the server's initial metadata, and return the client's own proof.
 
         Raises:
-            UnprovenServerError: the sender does not know the key.
+            UnprovenServerError: the process at the server's address does not know the key.
         """
         nonce, proof = _bytes(answer, NONCE), _bytes(answer, PROOF)
         wanted = _sign(self._key, "server", self._subject, self._nonce, nonce)
@@ -107,13 +107,13 @@ class ServerHandshake:
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:
-        """Return whether a client's proof is right. The time does not depend on the proof."""
+        """Return whether a client's proof is right. This takes equally long for every proof."""
         wanted = _sign(self.key, "client", self.subject, self.client_nonce, self.nonce)
         return hmac.compare_digest(proof, wanted)
 
 
 def subject_of(metadata: Metadata) -> str:
-    """Return the subject, the name of its key, with which a client opens a handshake.
+    """Return the subject in the metadata of a client's handshake: the name of the key that it uses.
 
     Empty if the client opens no handshake.
     """

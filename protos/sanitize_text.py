@@ -6,9 +6,9 @@ from pliant.core.support.input_limits import MAX_TEXT
 def sanitize_text(text: str) -> str:
     r"""Return a text without surrogates, cut to ``MAX_TEXT`` characters.
 
-    Texts from outside may have surrogates, as ``os.fsdecode`` makes them from file names; they are
-    written as ``\udcff``. protobuf refuses surrogates, and gRPC refuses very long messages: either
-    would end the stream, and the next one, too.
+    Texts from outside may have surrogates, as ``os.fsdecode`` makes them from file names. They are
+    written as ``\udcff``, because protobuf refuses them. gRPC refuses very long messages. Either
+    refusal would end the stream. The text is then sent again, so it would end the next stream, too.
     """
     plain = text[: MAX_TEXT + 1].encode("utf-8", "backslashreplace").decode()
     return plain if len(plain) <= MAX_TEXT else f"{plain[: MAX_TEXT - 3]}..."

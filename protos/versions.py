@@ -64,9 +64,10 @@ def peer_mismatch(who: str, protocol: int, oldest_reader: int) -> str:
 
 
 def numbers() -> dict[str, int]:
-    """Return the protocol number of this version, and the lowest of a program that can read it.
+    """Return the protocol numbers that this version writes into its messages and files, by key.
 
-    The keys are those that messages and files use.
+    ``protocol`` is its own number. ``oldest_reader`` is the lowest number of a program that can
+    read what it writes.
     """
     return {"protocol": PROTOCOL, "oldest_reader": OLDEST_READER}
 

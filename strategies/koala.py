@@ -95,7 +95,7 @@ class Koala(Strategy):
     def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
         """Return the plan with updated counts of failed placements, which its memory stores.
 
-        Jobs with more failures than ``max_tries`` are rejected in it.
+        The plan also rejects jobs with more failures than ``max_tries``.
 
         Args:
             view: the cluster.

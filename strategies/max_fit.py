@@ -142,7 +142,10 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
 
 
 def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]]:
-    """Return the jobs with their smallest sizes, to which idle processors are added in order."""
+    """Return each job with its size: the smallest, raised as far as idle processors suffice.
+
+    The first job of the list is raised first. ``idle`` counts processors beyond all smallest sizes.
+    """
     sizes = []
     for job in jobs:
         size = job.sizes.largest_at_most(job.sizes.min + idle)

@@ -256,7 +256,7 @@ class ProfitDriven(Strategy):
         return _answer(job, shown, cycle, self._planned(cycle))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Return a plan that serves accepted jobs first, then new jobs; others get what is idle."""
+        """Return a plan: start accepted jobs, decide about new jobs, then share idle processors."""
         return self._planned(self._cycle(view))
 
     @abstractmethod

@@ -223,7 +223,9 @@ def _read_pairs(pairs: list[object]) -> Iterator[tuple[JobId, float | None]]:
 
 
 def _check_lookaheads(value: int) -> int:
-    """Check the value of the option ``lookaheads`` and return it.
+    """Check the value of the option ``lookaheads`` (a number of jobs), and return it.
+
+    A job may be postponed to the deadlines of at most so many other jobs.
 
     Raises:
         ValueError: the value is less than 1.

@@ -123,9 +123,9 @@ class SteepestAscent(Strategy):
         return placer.plan(behind=too_few(max(0, left)))
 
     def _better(self, running: list[Climber], targets: dict[JobId, int]) -> bool:
-        """Return whether a resize raises the sum of the running jobs' speedups sufficiently.
+        """Return whether resizing jobs to ``targets`` sufficiently raises their total speedup.
 
-        The sum must rise by the fraction that the option ``min-improvement`` sets.
+        It must rise by more than the fraction that the option ``min-improvement`` sets.
         """
         present = sum(job.speedup(job.size) for job in running)
         future = sum(job.speedup(targets[job.id]) for job in running)

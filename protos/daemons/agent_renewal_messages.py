@@ -25,7 +25,7 @@ class RenewalRequest:
 
 
 def decode_renewal(line: bytes) -> RenewalRequest | None:
-    """Return the renewal request in a first line; None if the line is another message."""
+    """Return the renewal request in a login agent's first line; None if it is another message."""
     try:
         record = json.loads(line)
         if record["login_agent"] != FORM or not isinstance(record["renew"], str):
@@ -43,7 +43,7 @@ class RenewalAnswer:
     roots: bytes
 
     def record(self) -> dict[str, Any]:
-        """Return the answer as an object of JSON."""
+        """Return the answer as a dictionary that becomes a JSON object."""
         return {
             "ok": True,
             "certificates": self.certificates.decode("ascii"),

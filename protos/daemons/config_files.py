@@ -103,7 +103,7 @@ def _key_lines(node: yaml.Node | None, place: str) -> Iterator[tuple[str, int]]:
 
 
 def with_line(path: str | os.PathLike[str], message: str) -> str:
-    """Return an error message with the line in the file of the key that the message is about.
+    """Return an error message about a key of a configuration file, after the key's line number.
 
     The message must begin with the key. It is returned unchanged if the file does not have the key.
     """
@@ -186,7 +186,9 @@ def _line(event: yaml.Event) -> int:
 
 
 def _texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts in a configuration value, at any depth, each after the key that it is in.
+    """Yield each text in a configuration value, at any depth, as a pair of its key and the text.
+
+    Keys that are texts are yielded as well, with ``a key`` instead of the key.
 
     Args:
         value: the value.

@@ -17,9 +17,9 @@ CHECK_INTERVAL_S = 1.0
 
 
 class LogFile:
-    """The log file behind a descriptor, such as standard error: open it again after a rotation.
+    """The log file behind a descriptor, such as standard error. It is reopened after a rotation.
 
-    If standard output is the same file, it is replaced, too.
+    If standard output is the same file, it then leads to the new file, too.
     """
 
     def __init__(self, descriptor: int = 2) -> None:

@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
         self._fields = dict(fields or {})
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object, in ASCII and without line breaks."""
+        """Return a log record as a JSON object, in ASCII and without line breaks."""
         found: dict[str, object] = {
             "time": _timestamp(record.created),
             "level": record.levelname,
@@ -67,9 +67,10 @@ def _timestamp(seconds: float) -> str:
 
 
 def _named_values(record: logging.LogRecord) -> dict[str, object]:
-    """Return the values that follow a name in a record's text, by name, such as ``job``.
+    """Return the values in a record's text that follow a known name, such as ``job`` in ``job 7``.
 
-    The name of a world (a set of ranks) gives its job and its resize, too.
+    The result has them by name. If a ``world`` (a set of ranks) is named, its name contains the
+    numbers of its job and its resize. Both are added.
     """
     if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
         return {}
@@ -93,14 +94,14 @@ def _names(text: str) -> Sequence[str]:
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes to standard error. If that is a file and was renamed, the handler opens it again."""
+    """Writes to standard error. If this is a log file, log rotation is noticed: see `emit`."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self.file = LogFile()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a log record; after a log rotation, open the file of this name again first."""
+        """Write a log record. If the log file was renamed, first open a new one at its path."""
         self.file.reopen_if_moved()
         super().emit(record)
 

@@ -22,7 +22,7 @@ def peer_process(connection: _socket.socket) -> tuple[int, int]:
     """Return the process id and the user id of the other end of a unix socket.
 
     The kernel recorded both when the connection was made; see `peer_uid`. Commands call this
-    function, and they start sooner because it needs neither `socket` nor `struct`.
+    function. It imports neither `socket` nor `struct`, so that they start sooner.
     """
     stored = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
     pid, uid = (

@@ -48,7 +48,10 @@ class ServiceManager:
         return cls(address, int(interval) / 1e6 if is_watched else 0.0)
 
     def ready(self, status: str) -> None:
-        """Tell systemd that the daemon has started, or has reloaded its settings."""
+        """Tell systemd that the daemon has started or reloaded its settings.
+
+        ``status`` is the text that `systemctl status` shows.
+        """
         self._send("READY=1", _status(status))
 
     def status(self, text: str) -> None:
@@ -65,7 +68,10 @@ class ServiceManager:
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell systemd's watchdog that the main loop runs; frequent calls send few messages."""
+        """Tell systemd's watchdog that the main loop runs.
+
+        Frequent calls are cheap: a message is sent at most once in half of ``interval_s``.
+        """
         if self.interval_s is None:
             return
         now = time.monotonic()

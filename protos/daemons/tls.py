@@ -21,7 +21,7 @@ def server_context(key: bytes, certificates: bytes, roots: bytes) -> ssl.SSLCont
 
 
 def client_context(key: bytes, certificates: bytes, roots: bytes) -> ssl.SSLContext:
-    """Return the TLS settings of a client that has a certificate and checks the server's."""
+    """Return the TLS settings of a client that has a certificate and checks that of the server."""
     return _complete(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), key, certificates, roots)
 
 

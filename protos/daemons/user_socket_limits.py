@@ -125,7 +125,7 @@ class PeerUse:
         self.bytes += number
 
     def give_bytes(self, number: int) -> None:
-        """Subtract the bytes of requests that were answered or dropped from the user's count."""
+        """Reduce the user's count of bytes by those of requests that were answered or dropped."""
         self.bytes -= number
 
 

@@ -15,7 +15,9 @@ class UsersFolderError(PliantError, OSError):
 
 
 def prepare_users_folder(path: Path) -> None:
-    """Make the folder if it is missing; check that all users can enter it and none can change it.
+    """Make the folder of the users' socket if it is missing, and check its permissions.
+
+    All users must be able to enter it, and none to change it.
 
     Raises:
         UsersFolderError: another account could change the folder, or not all users can enter it.

@@ -137,7 +137,7 @@ def issue(
 def reissue(
     issuer: Authority, certificate: x509.Certificate, *, now: float
 ) -> tuple[x509.Certificate, ...]:
-    """Renew a certificate: return a new one for the same key and identity, and the issuer's.
+    """Return a new certificate for the key and identity of an old one, and that of the issuer.
 
     The caller must have verified the old certificate. Nothing in it is checked here.
 

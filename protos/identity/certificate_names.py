@@ -24,7 +24,7 @@ _MAX_DNS_NAME = 253
 
 
 class Role(StrEnum):
-    """The role of a certificate's owner in its cluster."""
+    """The role of a certificate's owner in its cluster: server, node or login agent."""
 
     SERVER = "server"
     NODE = "node"

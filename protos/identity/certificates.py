@@ -113,7 +113,7 @@ def check_time(certificate: x509.Certificate, what: str, now: float) -> None:
 
     Args:
         certificate: the certificate.
-        what: the name of the certificate in the message.
+        what: the name of the certificate, for the error.
         now: the time of this host's clock, in seconds since the epoch.
 
     Raises:

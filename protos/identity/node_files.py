@@ -91,12 +91,12 @@ class NodeIdentity:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Return the server's addresses for nodes, as HOST:PORT."""
+        """Return the addresses at which nodes reach the server, as HOST:PORT."""
         return self.server.servers
 
     @property
     def slots(self) -> int | None:
-        """Return the largest number of slots that the node may offer; None for no limit."""
+        """Return how many slots (processors) the node may offer at most; None for no limit."""
         return self.server.slots
 
     @property
@@ -345,9 +345,10 @@ def parse_server_addresses(servers: Any, slots: Any, protocol: Any) -> ServerAdd
     """Return what a node knows about its server, from the values of a file or message.
 
     Args:
-        servers: the addresses of the server.
+        servers: the list of the server's addresses.
         slots: the slots that the server allows this node; None if it does not limit them.
-        protocol: the server's version of the protocol, and the oldest that it reads.
+        protocol: a list of two numbers: the server's version of the protocol, and the oldest that
+            it reads.
 
     Raises:
         ValueError: a value has a wrong type or is out of bounds.

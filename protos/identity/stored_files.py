@@ -82,7 +82,7 @@ def lock_files(directory: Path) -> Iterator[None]:
 def read_files(directory: Path, names: Iterable[str]) -> dict[str, bytes]:
     """Return the contents of those files among ``names`` that exist. The caller holds the lock.
 
-    Contents in the journal of an interrupted replacement count instead of those of the files.
+    If a replacement of files was interrupted, the new contents are read from its journal.
 
     Raises:
         StoredIdentityError: the journal is damaged.

@@ -208,7 +208,7 @@ class TokenStore:
         return [each for each in current if not each.used_by and now < each.expires]
 
     def _read(self, now: float) -> list[StoredToken]:
-        """Read the stored tokens, without those that expired ``REMEMBERED_S`` seconds ago."""
+        """Read the stored tokens, but none that expired ``REMEMBERED_S`` seconds ago or before."""
         try:
             content = read_private(self._path, max_bytes=_MAX_BYTES)
         except FileNotFoundError:

@@ -73,9 +73,9 @@ FOREIGN_PREFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class LaunchContent:
-    """The part of an order to start ranks on a node that the server's signature covers.
+    """The values that the server signs when it orders a node to start ranks.
 
-    Bytes that are not UTF-8 are surrogate escapes in the texts.
+    In texts, bytes that are not UTF-8 are written as surrogate escapes.
     """
 
     world: str

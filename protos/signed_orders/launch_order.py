@@ -46,7 +46,9 @@ class LaunchOrderError(SignedOrderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOrder(SignedOrder):
-    """A signed order to a node: the user as whom it starts a job's processes, and their digest.
+    """A signed order to a node to start processes of a job.
+
+    It has the user and groups of the processes, and a digest of what to start (`digest_launch`).
 
     Raises:
         LaunchOrderError: a field has a value that no order may have.
@@ -152,7 +154,9 @@ def verify(  # what the node knows, by name
 
 
 def check_digest(order: LaunchOrder, digest: bytes) -> None:
-    """Raise an error if ``digest``, of a process to be started, differs from that in its order.
+    """Raise an error if a process to be started differs from the one that its order permits.
+
+    ``digest`` is the digest of this process.
 
     Raises:
         LaunchOrderError: arguments, environment or directory differ.

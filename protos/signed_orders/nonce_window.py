@@ -84,10 +84,11 @@ class NonceWindow:
             return open_private_file(self._path, os.O_RDWR)
 
     def _read(self, file: int) -> tuple[float, dict[bytes, float]]:
-        """Return the time before which all orders are refused, and the used nonces.
+        """Return a time, and the used nonces with the time until which each is kept.
 
-        Each nonce has the time until which it is kept. If the write of the last record was
-        interrupted, this record is left out: `use` did not return, so its order was not executed.
+        The first value is the latest expiry of all dropped nonces. Orders that expire by then are
+        refused. If the write of the last record was interrupted, this record is left out: `use` did
+        not return, so its order was not executed.
         """
         content = os.pread(file, os.fstat(file).st_size, 0)
         whole = len(content) - len(content) % _RECORD_BYTES

@@ -45,7 +45,7 @@ class RemovalOrderError(SignedOrderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalOrder(SignedOrder):
-    """The folder of a job's checkpoints, and the user with whose rights it is removed.
+    """A signed order to a node to remove a job's folder of checkpoints, with the rights of a user.
 
     Raises:
         RemovalOrderError: a field has a value that no order may have.
@@ -91,7 +91,7 @@ def verify_removal(  # what the node knows, by name
     min_generation: int = 0,
     allowed_system_users: Collection[int] = (),
 ) -> RemovalOrder:
-    """Check a signed order, and return it. The caller then checks its nonce.
+    """Check a signed order to remove checkpoints, and return it. The caller then checks its nonce.
 
     The arguments are those of `launch_order.verify`.
 

@@ -87,7 +87,7 @@ def _wrong_kinds(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _reason_faults(reason: object) -> Iterator[str]:
-    """Yield the faults of a wait reason that is not a text; it must be a valid `WaitReason`."""
+    """Yield what is wrong with a wait reason that is not a text and so must be a `WaitReason`."""
     if not isinstance(reason, WaitReason):
         yield f"says what is neither a text nor a WaitReason: {short(reason)}"
         return

@@ -156,8 +156,8 @@ class Reconfiguration:
         """Return whether a reserved node can take a job now.
 
         The node must be empty or, with the option ``early``, have idle memory for the job. A job
-        that demands more memory than any node has needs an empty node, where only it suffers the
-        faults.
+        that demands more memory than any node has needs an empty node. There, no other job suffers
+        from its page faults.
         """
         if not row.free:
             return False

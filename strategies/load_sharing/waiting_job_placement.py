@@ -50,7 +50,10 @@ def _home(job: WaitingJob, accepting: Sequence[NodeRow]) -> ProcessorMap:
 def _processors(
     job: WaitingJob, accepting: Sequence[NodeRow], capacity: FreeCapacity | None
 ) -> ProcessorMap:
-    """Return processors of the accepting nodes with the least demand; no processors if too few."""
+    """Return processors of the accepting nodes, those with the least memory demand first.
+
+    No processors if too few are free.
+    """
     if capacity is None and job.sizes.wanted == 1:
         row = min(accepting, key=_least_loaded, default=None)
         return NONE if row is None else lowest(row.free, 1)

@@ -40,15 +40,16 @@ def plan_claim(
     lead_s: float = 0.0,
     reserves: bool = False,
 ) -> Claim:
-    """Return the claim of a job that has just been placed: what it takes of each cluster, and when.
+    """Return the claim of a newly placed job: which processors it takes in each cluster, and when.
 
     Args:
         job: the job.
-        parts: its placement.
-        now: the present time.
-        transfer_s: the longest file transfer of its components.
+        parts: its parts, each with a cluster and a number of processors.
+        now: the present time, in seconds.
+        transfer_s: the longest file transfer of a part, in seconds.
         lead_s: seconds before the start of the job at which its processors are claimed.
-        reserves: whether the local managers accept reservations, so that the job is claimed now.
+        reserves: whether the clusters' local managers accept reservations. Then the processors
+            are claimed now.
     """
     start = now + transfer_s
     return Claim(job, tuple(parts), now if reserves else max(now, start - lead_s), start)

@@ -33,7 +33,7 @@ class PlacementQueue:
         self._jobs.pop(job, None)
 
     def forget(self, job: JobId) -> None:
-        """Remove a job that has started or ended, and its tries."""
+        """Remove a job that has started or ended, and the count of its tries."""
         self._jobs.pop(job, None)
         self._tries.pop(job, None)
 

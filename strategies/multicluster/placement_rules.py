@@ -143,9 +143,10 @@ def _pack(sizes: Sequence[int], left: list[int], *, searches: bool) -> list[int]
 
 
 def _split(total: int, idle: Mapping[str, int]) -> list[Part] | None:
-    """Return parts that fill the clusters with most idle processors; None if too few are idle.
+    """Return the parts of a job, placed on the clusters with the most idle processors first.
 
-    No split uses fewer clusters.
+    ``total`` is the job's number of processors. None if fewer are idle. No other split uses fewer
+    clusters.
     """
     parts = []
     for name in _by_idle(idle):

@@ -27,10 +27,11 @@ class _Reservation:
 
 
 class NodeProfile:
-    """The free processors over time, by the jobs' estimates and without reserved processors.
+    """The processors that are free at each time, as the jobs' estimates predict.
 
-    All reservations that overlap a period count as if they were simultaneous. So a start may be
-    planned later than necessary, but never on processors that another job has.
+    It starts without reservations; `reserve` adds them for jobs that start later. All reservations
+    that overlap a period count as if they were simultaneous. So a start may be planned later than
+    necessary, but never on processors that another job has.
 
     Args:
         view: the cluster.
@@ -105,8 +106,8 @@ class NodeProfile:
     ) -> tuple[float, ProcessorMap]:
         """Return the first time at which a job can start on ``size`` processors, and on which.
 
-        Processors that are not free at the beginning come first, so that a reservation leaves as
-        many idle processors as possible to other jobs. The time is inf if it is not known.
+        Processors that are not free now are taken first, so that other jobs can start now on those
+        that are free. The time is inf if it is not known.
         """
         if not self._reservations and after <= self._now:
             return self._first_step(job.needs, size)
@@ -192,7 +193,7 @@ def _end(job: RunningJob, now: float) -> float:
     """Return when a job frees its processors, by its estimate; inf if it has none.
 
     The result is after the present, because nothing can start on processors that are not free now.
-    A leaving job counts as ended before jobs that are past their estimates, which may continue to
+    A leaving job gets an earlier result than a job that has passed its estimate and may continue to
     run.
     """
     soon = math.nextafter(now, math.inf)

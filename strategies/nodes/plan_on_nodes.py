@@ -65,7 +65,7 @@ def plan_on_nodes(view: View, plan: Callable[[View], Plan]) -> Plan:
 
 
 def availability(job: WaitingJob, view: View, answer: Availability) -> Availability:
-    """Correct the answer of a strategy that counts processors by the node needs of the job."""
+    """Return ``answer``, which only counts processors, corrected by the node needs of the job."""
     if not job.needs or not answer.accepted or answer.start is None:
         return answer
     start, processors = NodeProfile(view).earliest(job, job.sizes.min, 0.0)

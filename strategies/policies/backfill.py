@@ -119,7 +119,7 @@ def easy(
 
 
 def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int]:
-    """Return the time at which ``need`` processors are free, and how many more are free then.
+    """Return when ``need`` processors will be free, and how many others will be free at that time.
 
     The time is infinity if it is not known.
     """

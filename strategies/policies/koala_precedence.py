@@ -173,7 +173,11 @@ class Round:
         return any(growth.may_grow(job) or growth.sizes[job.id] > job.size for job in cluster.jobs)
 
     def _growth_limit(self, cluster: ClusterState) -> int:
-        """Return how many free processors of a cluster growth may use, by threshold and cap."""
+        """Return how many free processors of a cluster the growth of jobs may still use.
+
+        ``threshold`` processors of the cluster stay free, and growth does not raise all jobs
+        together above ``cap``.
+        """
         limit = self._free(cluster) - self._limits.threshold
         if self._limits.cap is not None:
             used = self._held + count(self.view.free & ~self.placer.free)

@@ -87,9 +87,9 @@ def value_of(job: WaitingJob, view: View) -> JobValue:
 
 
 def _running(job: RunningJob, now: float) -> JobValue:
-    """Return the value of a running job at the beginning of a plan: at its present size.
+    """Return the value of a running job at the beginning of a plan, at its present size.
 
-    A job that cannot be resized now counts with the processors that it certainly keeps.
+    If the job cannot be resized now, its size counts as all the processors that it holds.
     """
     value = JobValue(
         job.id, job.arrival, job.started, job.sizes, job.speedup, job.contract, job.remaining(now)

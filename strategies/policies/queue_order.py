@@ -177,8 +177,8 @@ class Dynp:
     def decide(self, view: View) -> DynpMemory | None:
         """Return the memory with the chosen order; None before the first submission.
 
-        A decision is made only after a job was submitted or has ended. The strategy also plans for
-        other reasons, and then started jobs would change the mean.
+        The order is chosen again only after a job was submitted or has ended. If jobs have only
+        started, it stays, although the mean estimate of the waiting jobs has changed.
         """
         memory = DynpMemory.from_memory(view.memory)
         if memory is None:
