@@ -289,7 +289,8 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     shim_lost = next((exit for exit in unusual if exit.shim_lost), None)
     if shim_lost is not None:
         # As after a power failure, neither the program nor its user has ended the processes.
-        what = f"{describe(shim_lost)} on {state.slot_name(shim_lost.processor)}"
+        where = state.slot_name(shim_lost.processor)
+        what = f"{describe(shim_lost)} on {where}{_stage(job)}"
         if _lost_node(state, job, what):
             return
     if job.ending is not None or not exits:

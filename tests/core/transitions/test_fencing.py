@@ -201,6 +201,17 @@ def test_a_job_without_requeue_whose_shims_were_all_killed_ends_as_node_fail() -
     assert rig.job(1).reason == "its shim was killed on n1/0"
 
 
+def test_the_reason_names_the_stage_of_the_resize_in_which_a_shim_was_killed() -> None:
+    rig = Rig({"n1": 4})
+    rig.run(1, "2-4")
+    rig.ask_for(1, 2)
+    rig.shrink_to_go(1)
+    exits = tuple(Exit(p, 1, 0, "its shim was killed", shim_lost=True) for p in range(4))
+    rig.do(events.ProcessesExited(JobId(1), 1, FIRST_START, exits))
+    assert rig.state(1) is JobState.NODE_FAIL
+    assert rig.job(1).reason == "its shim was killed on n1/0 in resize 1 (stage go)"
+
+
 def lose_shim(rig: Rig) -> None:
     """Let all processes of job 1 end with their shim."""
     rig.up(1)

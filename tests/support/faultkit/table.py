@@ -96,11 +96,11 @@ def _cell(row: Row | None) -> str:
         return ""
     if row["case"]["kind"] not in ("grow", "shrink"):
         return f"ended, {row.get('seconds', 0.0):.1f} s"  # with its code, or with a reason
-    if row["verdict"] != "FAILED":
+    if row["verdict"] not in ("FAILED", "NODE_FAIL"):
         return f"{row['verdict']}, {row.get('seconds', 0.0):.1f} s"
     stage = re.search(r"\(stage (\w+)\)", row["reason"])
     what = f"stage {stage[1]}" if stage else "a rank was lost"
-    return f"FAILED ({what}), {row['seconds']:.1f} s"
+    return f"{row['verdict']} ({what}), {row['seconds']:.1f} s"
 
 
 if __name__ == "__main__":
