@@ -90,7 +90,7 @@ def open_mpi_hosts(nodes: bytes) -> bytes:
 class StartRequest:
     """An order to start the ranks of one ``MPI_COMM_WORLD`` on this node, as the spool keeps it.
 
-    Texts from the server's order are converted by `to_text`, so that bytes survive that are not
+    Texts from the server's order are converted by `to_text`, which also keeps bytes that are not
     UTF-8.
     """
 
@@ -179,7 +179,7 @@ class StartRequest:
 
     @classmethod
     def from_record(cls, origin: str, record: dict[str, Any]) -> StartRequest:
-        """Read a request from an object that `to_record` of some version returned.
+        """Read a request from an object that `to_record` of this or another version has made.
 
         Args:
             origin: the source of the object, for error messages.
@@ -221,7 +221,7 @@ class SpooledExit:
 
     @classmethod
     def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> SpooledExit:
-        """Read an exit from an object that `to_record` of some version returned.
+        """Read an exit from an object that `to_record` of this or another version has made.
 
         Args:
             record: the object.

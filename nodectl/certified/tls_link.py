@@ -118,7 +118,7 @@ class CertificateLink:
             state = channel.get_state(try_to_connect=True)
 
     async def explain(self) -> str:
-        """Return why the last connection could not be made."""
+        """Return why the last attempt to connect to the server failed."""
         found = await asyncio.to_thread(diagnose, self._address, self._directory, self._clock())
         return found or "it does not answer"
 

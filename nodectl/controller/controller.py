@@ -165,11 +165,11 @@ class Controller:
         return make_registration(*host, self._last_server, worlds, order_version=version)
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept the server that has sent ``welcome``; return the reports that it may not have yet.
+        """Accept the server that has answered the registration; return reports that it may lack.
 
         Raises:
-            StaleServerError: the server is older than one whose orders were carried out here, or
-                otherwise not to be obeyed after it.
+            StaleServerError: this node must not obey the server, for example because it has carried
+                out orders of a newer one.
         """
         server = ServerStart(welcome.generation, welcome.life)
         self._slots.first_processor = welcome.first_processor

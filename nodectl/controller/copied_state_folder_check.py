@@ -63,9 +63,9 @@ def other_owner(spool: WorldFolder) -> Path | None:
 
 
 def _recorded_folders(spool: WorldFolder) -> Iterator[Path]:
-    """Yield the paths that the folder of a set of ranks had when they were started.
+    """Yield the paths that the folder of a set of ranks had when the ranks were started.
 
-    They are found in the order to start the ranks and in their environment.
+    The paths are read from the order to start the ranks, and from the environment of the ranks.
     """
     with suppress(*UNREADABLE):
         yield Path(spool.request().environment["PLIANT_TOKEN_FILE"]).parent

@@ -275,10 +275,10 @@ class NodeWorlds:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def on_shim_gone(self, directory: str) -> None:
-        """Handle the launcher's message that a shim has ended which it forked for a set of ranks.
+        """Handle the launcher's message that the shim it forked for a set of ranks has ended.
 
-        Its ranks may have ended, it may have been killed, or it may have found that the ranks have
-        another shim already.
+        The shim may have ended because its ranks have ended, because it was killed, or because it
+        found that the ranks have another shim already.
 
         Args:
             directory: the spool folder of the ranks.

@@ -201,13 +201,13 @@ async def kill_orphans(
 
 
 async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list[SpooledExit]:
-    """End what a world (set of ranks) has left after its shim has ended; record missing exits.
+    """End the processes that are left of a world whose shim has ended; record missing exits.
 
     Args:
-        world: a world that the root helper started, or a world with missing exits.
+        world: a world (set of ranks) that the root helper started, or one with missing exits.
         saved: exits that the shim has reported. They are used only if the root helper started the
-            world, and if with them the exits of all ranks are known. Then they are recorded when
-            the last process has ended.
+            world, and if they complete the exits of its ranks. Then they are recorded when the
+            last process has ended.
 
     Returns:
         The exits that were added to the record of the world.
@@ -279,7 +279,7 @@ async def discard_world(spool: WorldFolder, helper: HelperClient | None = None) 
 
 
 async def _remove_leftovers(world: LocalWorld) -> list[int]:
-    """End what ranks have left after their shim has ended, and remove their shared memory.
+    """End the processes that are left of a world whose shim has ended; remove its shared memory.
 
     Returns:
         The ids of processes that did not end.

@@ -66,7 +66,7 @@ class OrderError(Exception):
 
 
 class UserRefusedError(OrderError):
-    """An order for a user whose processes this node cannot start; the text says why."""
+    """This node cannot start processes of the user whom an order names; the text says why."""
 
 
 class NotStartedError(Exception):

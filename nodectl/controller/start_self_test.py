@@ -45,7 +45,8 @@ class StartSelfTest:
 
         Args:
             folder: the folder in which the controller writes orders.
-            slots: how many ranks jobs can have on this node; each test starts one process more.
+            slots: how many ranks jobs can have on this node. A test starts ``slots`` + 1 processes,
+                but at most ``MAX_PROCESSES``.
             on_able: called when a test has passed.
             more: another test, which returns what failed; runs in a thread.
         """

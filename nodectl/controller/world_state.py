@@ -94,8 +94,8 @@ class LocalWorld:
     def accepts_shim(self, pid: int) -> bool:
         """Return whether a process that connects may be the shim of these ranks.
 
-        If the shim is known, only that process may be. If not, any process may, until the
-        controller has begun to end their processes.
+        If the shim is known, only its own process may connect. If not, any process may, until the
+        controller has begun to end the processes of these ranks.
         """
         return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
@@ -195,7 +195,7 @@ class LocalWorld:
         )
 
     def relay_report(self, sent: dict[str, Any]) -> wire.NodeReport:
-        """Return a report that carries a packet to the shim of the same ranks on another node.
+        """Return a report that carries a packet to this world's shim on another node.
 
         Args:
             sent: the shim's message, with the packet and a rank that runs on the other node.
@@ -365,7 +365,7 @@ def share_cpus(changed: LocalWorld, worlds: Iterable[LocalWorld], slots: SlotCpu
 
 
 def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
-    """Order the root helper to restrict the control group of its ranks to these CPUs."""
+    """Order the root helper to restrict the control group of the world's ranks to ``cpus``."""
     if world.helper is None or not (world.request.cpus and cpus):
         return
     try:

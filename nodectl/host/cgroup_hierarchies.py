@@ -78,7 +78,7 @@ def parse_groups(text: str) -> list[tuple[frozenset[str], str]]:
 def locate(
     controller: str, mounts: list[Mount], groups: list[tuple[frozenset[str], str]]
 ) -> Base | None:
-    """Return the control group in which this process is for a controller; None if not visible here.
+    """Return this process's control group for a controller; None if it is not visible here.
 
     Args:
         controller: the name of the controller; empty for the hierarchy of version 2.
@@ -105,7 +105,7 @@ def _below(path: str, root: str) -> str | None:
 
 
 def own_group(controller: str) -> Base | None:
-    """Return the control group of this process for a controller; None if that is not mounted.
+    """Return this process's control group for a controller; None if it is not visible here.
 
     An empty ``controller`` stands for the hierarchy of version 2.
     """
@@ -141,7 +141,10 @@ def base(controller: str) -> Base | None:
 
 
 def find_bases() -> None:
-    """Find out where groups can be made, before the first fork; forked shims use the result."""
+    """Find out where control groups can be made, and keep the result for `base`.
+
+    This is called before the first fork, so that forked shims use the same result.
+    """
     for controller in ("", *CONTROLLERS):
         base(controller)
 

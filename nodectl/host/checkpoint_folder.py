@@ -20,7 +20,7 @@ _FOR_ALL = 0o1777
 
 
 class FolderReport(NamedTuple):
-    """What this node has read in the checkpoint folder, and why jobs cannot use it, if so."""
+    """The content of the test file in the checkpoint folder, and any problem with the folder."""
 
     content: bytes
     #: Why jobs here cannot use the folder; empty if they can.

@@ -97,7 +97,7 @@ def _groups_above(version: int, root: Path, path: str) -> Iterator[_Group]:
 
 
 def _available(group: _Group, limit: int) -> int:
-    """Return how many bytes a control group may still use, cached files being reclaimable.
+    """Return how many bytes a control group may still use; memory of cached files counts as unused.
 
     Args:
         group: the group.

@@ -88,9 +88,9 @@ def reason_of_group(group: Base, limit_bytes: int, node: str) -> str:
 
 
 def kill_count(path: str) -> int:
-    """Return how many processes the kernel has killed for lack of memory, as a cgroup file counts.
+    """Read from a control group's file how many processes were killed for lack of memory.
 
-    0 if there is no such file.
+    Return 0 if the file cannot be read.
     """
     try:
         with open(path, encoding="ascii") as file:

@@ -63,12 +63,13 @@ def wait_for_world(channel: socket.socket, shims: Path) -> int:
 
 
 def _give_up_descriptors(handles: list[int]) -> list[int]:
-    """Close all descriptors except ``handles``, because the user must not get them.
+    """Duplicate ``handles``, then close all old descriptors, because the user must not get them.
 
     Standard input, output and error belong to the helper and become ``/dev/null``.
 
     Returns:
-        The descriptors in ``handles`` under other numbers, beyond those that a shim uses.
+        The duplicates, in the order of ``handles``. Their numbers are above those that a shim
+        uses.
     """
     moved = [move_up(handle) for handle in handles]
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)

@@ -131,7 +131,7 @@ class RequestVerifier:
         return order, self._find_user(order)
 
     def _check_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments for the check of an order on this node, such as its name."""
+        """Return the keyword arguments for the check of an order, such as the name of this node."""
         return {
             "cluster": self._config.cluster,
             "node": self._config.node,
@@ -224,7 +224,7 @@ def _read_content(handle: int) -> dict[str, Any]:
 
 
 def content_of(record: dict[str, Any]) -> LaunchContent:
-    """Return the part of a request that the signature covers, as the shim will use it.
+    """Return the signed part of a request, with the values that the shim will use.
 
     A value of a wrong type either raises an error here or gives a digest that matches no order.
     """

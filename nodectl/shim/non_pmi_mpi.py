@@ -81,9 +81,9 @@ def _program(request: StartRequest) -> str:
 
 
 class SingletonDetector:
-    """Detects that each rank of a job has become an MPI program of one rank, by the loaded library.
+    """Detects that the ranks of a job run as separate MPI programs of one rank each.
 
-    It looks at the libraries of the ranks until one of them uses PMI.
+    It recognises them by a loaded MPI library, and looks until one of the ranks uses PMI.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SingletonDetector:
     def verdict(self) -> tuple[int, str] | None:
         """Return exit code and reason for a rank that ends without having used PMI.
 
-        None if no rank was seen to load an MPI library that cannot use PMI-1.
+        None if a rank has used PMI, or if no rank was seen to load an MPI library.
         """
         if self._library is None:
             return None

@@ -73,7 +73,7 @@ class PmiService:
     def verdict(self) -> tuple[int, str] | None:
         """Return exit code and reason for a rank that ends now without having used PMI.
 
-        None if no rank was seen to load an MPI library that cannot use PMI-1.
+        None if a rank has used PMI, or if no rank was seen to load an MPI library.
         """
         return self._detector.verdict() if self._detector is not None else None
 

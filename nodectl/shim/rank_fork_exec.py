@@ -315,8 +315,8 @@ def _redirect(request: StartRequest, rank: int, session: str) -> None:
 def open_output(what: str, path: str) -> int:
     """Open an output file for appending, and return its descriptor.
 
-    All ranks and all executions of a job write to the file. It was truncated before the first
-    ones started, see `truncate_outputs`.
+    All ranks and all executions of a job write to the file. `truncate_outputs` emptied it before
+    the first rank of the job started.
 
     Args:
         what: what the file is for, for errors.

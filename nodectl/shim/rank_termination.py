@@ -122,8 +122,8 @@ def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
     """Return the running descendants of this process that belong to no living rank.
 
     If a process ends while the process tree is read, its children may become children of the shim
-    after the shim's children were listed. So an empty result is certain only if all orphans that
-    one reading finds had been found in the reading before.
+    after the shim's children were listed. So if no orphan is running, the tree is read again until
+    a reading finds no orphan that is new since the previous reading.
     """
     ended: set[int] = set()
     while True:

@@ -83,7 +83,7 @@ def _memory_limited(request: StartRequest, node: int) -> Iterator[None]:
 
 
 def _relative_to_node(spool: WorldFolder, node: int) -> WorldFolder:
-    """Return the folder of some ranks with a path that starts from the open state folder ``node``.
+    """Return ``spool`` with a path that goes through ``node``, a descriptor of the state folder.
 
     The state folder may be moved while ranks run. With its old path the shim could not record
     how ranks end. A later controller would find no record, and report that the shim was killed.

@@ -163,9 +163,9 @@ class Shim:
         self._scan_segments()
 
     def on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
-        """Pass a barrier that all local ranks have entered on to the controller.
+        """Report to the controller that all local ranks have entered a barrier.
 
-        If all ranks are on this node, release them instead.
+        If all ranks of the world are on this node, release them instead.
 
         Args:
             sequence: the number of the barrier.
@@ -269,9 +269,10 @@ class Shim:
         return True
 
     def _add_steps(self, end: SpooledExit) -> None:
-        """Add the accounting records of programs that the script has started to the script's exit.
+        """Store the accounting records of the script's steps in ``end``, the exit of the script.
 
-        The script is rank 0; for other ranks, do nothing.
+        Steps are programs that the script has started. The script is rank 0; for other ranks, do
+        nothing.
         """
         if self._steps is not None and end.rank == 0:
             end.steps = self._steps.records()
@@ -279,8 +280,8 @@ class Shim:
     def _begin_output_transfer(self, last: list[SpooledExit]) -> bool:
         """Start to send the job's output files to the server, if no other shim here needs them.
 
-        This concerns jobs with staged files, whose shims on a host share a folder. If the transfer
-        has failed, the failure is added to the reason of the first of the exits.
+        This concerns jobs with staged files, whose shims on a host share a folder. It is called
+        again when the transfer has ended. If that failed, add the error to the first exit.
 
         Args:
             last: the exits of the last ranks, which are reported after the transfer.

@@ -45,9 +45,9 @@ class ServerStart:
 
 
 def read_generation(path: Path) -> ServerStart:
-    """Return the start of the server whose orders were carried out last, as the file names it.
+    """Read from a file which start of the server this node has obeyed last.
 
-    Its generation is 0 if there is no file.
+    If there is no file, the generation of the returned start is 0.
 
     Raises:
         OSError: the file cannot be read, or is damaged.

@@ -182,10 +182,10 @@ class ControllerStream:
 
     @asynccontextmanager
     async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
-        """Cancel the body of ``async with`` with a TimeoutError if it takes too long.
+        """Cancel the body of ``async with`` with a TimeoutError after ``limit_s`` seconds.
 
-        That is after ``limit_s`` seconds, or once ``address`` is no longer that of the server: a
-        process at an old address may keep a connection open for ever without an answer.
+        Cancel it earlier if the server's address is no longer ``address``: a process at an old
+        address may keep a connection open for ever without an answer.
         """
 
         async def watch(limit: asyncio.Timeout) -> None:

@@ -47,7 +47,7 @@ class StagedFolderError(PliantError):
 def use_staged_folder(request: StartRequest) -> StartRequest:
     """Return a request whose ranks run in the folder of staged files, if the job has such files.
 
-    Arguments and files whose paths are below the former working directory are changed, too.
+    Paths below the working directory of ``request`` are changed to paths below that folder.
     """
     if not request.environment.get(STAGE_ARCHIVE):
         return request
@@ -230,7 +230,7 @@ def _spawn(action: str, stage: Mapping[str, str], errors: int) -> int:
 
 
 def _problem(errors: int, status: int, more: str) -> str:
-    """Return the error of a transfer that has ended as one line; empty if it succeeded.
+    """Return, as one line, why a transfer has failed; empty if it succeeded.
 
     Args:
         errors: descriptor of the pipe with the error; it is closed.

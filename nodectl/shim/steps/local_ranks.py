@@ -121,7 +121,11 @@ class LocalRanks:
                 rank.kill_at = self._loop.after(self._request.grace_s, kill)
 
     def release(self, pairs: Mapping[str, str]) -> None:
-        """Release the ranks from a barrier, given the pairs that all nodes have put."""
+        """Release the ranks from a barrier.
+
+        Args:
+            pairs: the key-value pairs that the ranks of all nodes have put.
+        """
         self._pmi.release(pairs)
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:

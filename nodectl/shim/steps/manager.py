@@ -137,7 +137,7 @@ class StepManager:
     # ------------------------------------------------------------------ requests
 
     def _on_request(self, sent: dict[str, Any], stdio: list[int]) -> Callable[..., None]:
-        """Read a client's request; return the function to call with the client's connection."""
+        """Read a client's request; return the function that carries it out for a connection."""
         if sent["op"] == "resize":
             for handle in stdio:
                 os.close(handle)

@@ -70,7 +70,7 @@ class RemoteRanks:
         self._send({"order": "release", "pairs": dict(pairs)})
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Send a message to a rank's control socket through its node; ignore ranks elsewhere."""
+        """Send a message to a rank through its shim; do nothing if the rank is not on that node."""
         if rank in self._ranks:
             self._send({"order": "control", "rank": rank, "message": dict(message)})
 
@@ -229,7 +229,7 @@ def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
 def place_on(
     request: StartRequest, world: StartRequest, ranks: list[tuple[int, int]]
 ) -> StartRequest:
-    """Return a copy of a request whose ranks have the CPUs and devices of their processors.
+    """Return a copy of a request, with ``ranks`` and the CPUs and devices of their processors.
 
     A command that starts the daemon of another MPI library gets all CPUs and devices that the job
     has on this node.

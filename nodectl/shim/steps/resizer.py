@@ -34,7 +34,7 @@ _FIELDS = {
 
 
 class ResizePhase(StrEnum):
-    """How far a step's resize has come, from the offer of a size to the program's outcome."""
+    """The progress of a step's resize, from the offer until the program carries it out."""
 
     OFFERED = "offered"
     #: The joining ranks are being started.
@@ -274,9 +274,10 @@ class StepResizer:
         self._free_left()
 
     def on_world_ended(self, world: StepWorld) -> None:
-        """Record that all ranks have ended that were started together for a growth.
+        """Handle the end of all ranks that were started together for a growth.
 
-        If the growth is in progress, it is withdrawn.
+        If the growth still waits for these ranks, withdraw it. If it has failed, free their
+        processors.
         """
         resize = self._resize
         if resize is not None and resize.number == world.resize:

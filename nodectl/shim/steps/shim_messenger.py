@@ -71,12 +71,18 @@ class ShimMessenger:
         self._arm()
 
     def has_room(self, rank: int) -> bool:
-        """Return whether `send` may be called: fewer than ``WINDOW`` messages are unconfirmed."""
+        """Return whether another message may be sent to the node that is addressed by ``rank``.
+
+        It may if fewer than ``WINDOW`` messages to that node are unconfirmed.
+        """
         peer = self._peers.get(rank)
         return peer is None or len(peer.unacknowledged) < WINDOW
 
     def receive(self, rank: int, packet: dict[str, Any]) -> None:
-        """Handle a packet from another node: acknowledge it, and pass its message on once."""
+        """Handle a packet from another node: acknowledge it, and pass its message on.
+
+        The message of a repeated packet is not passed on again.
+        """
         peer = self._peers.setdefault(rank, _Peer())
         self._acknowledged(rank, peer, int(packet["ack"]))
         number = packet.get("number")

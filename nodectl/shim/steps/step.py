@@ -163,8 +163,8 @@ class Step:
     def on_world_ended(self, world: StepWorld) -> None:
         """Record that all ranks that were started together, as ``world``, have ended.
 
-        When no rank of the step is left, answer the client. If the ranks of the step's start have
-        ended, end those of all growths, too.
+        When no rank of the step is left, answer the client. If the ranks with which the step was
+        started have ended, also end the ranks that were started later to grow the step.
         """
         del self.worlds[world.resize]
         if not self.worlds:

@@ -109,7 +109,7 @@ class StepWorld:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
-    """Passes events of a step's ranks on one node on to the object for its ranks on all nodes."""
+    """Receives events of a step's ranks on one node, for the `StepWorld` that has these ranks."""
 
     world: StepWorld
     node: int
