@@ -163,8 +163,8 @@ class StartRequest:
     def file_of(self, pattern: str, rank: int | None) -> str:
         """Return the name of a file of the job, from the pattern that the user has given.
 
-        ``%t`` becomes the number of the rank in the job, or empty if ``rank`` is None. The pattern
-        is returned unchanged if the order says that the names of the job's files have no marks.
+        ``%t`` becomes the number of the rank in the job, or empty if ``rank`` is None, and ``%%``
+        becomes ``%``. If the order says that file names have no such marks, nothing is replaced.
         """
         if self.first_rank is None:
             return pattern

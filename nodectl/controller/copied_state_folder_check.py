@@ -41,10 +41,10 @@ def own_world_folders(folder: Path) -> Iterator[WorldFolder]:
 
 
 def other_owner(spool: WorldFolder) -> Path | None:
-    """Return the state folder to which processes of ranks belong, if it is another one.
+    """Return the state folder to which a set of ranks belongs, unless it is this one.
 
-    The folder ``spool`` of the ranks is in a state folder, which may be a copy. None if the
-    processes belong to the state folder that contains ``spool``, or if no other one can be found.
+    This one is the folder that contains ``spool``, the folder of the ranks. It may be a copy of
+    the other one. None if the ranks belong to this one, or if no other one can be found.
     """
     node, shim = spool.directory.parent.parent, spool.shim()
     subreaper = shim.pid if shim is not None and shim.alive() else None

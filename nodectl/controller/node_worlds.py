@@ -320,7 +320,10 @@ class NodeWorlds:
         self._end(world)
 
     def _on_shim_ended(self, world: LocalWorld) -> None:
-        """Read the exits of ranks whose shim has ended; if some are missing, end what it left."""
+        """Read the exits that a shim, which has ended, has saved.
+
+        If the exit of any rank is missing, end the processes that the shim left.
+        """
         if world.ended or world.cleaning_up:
             return
         world.channel = None

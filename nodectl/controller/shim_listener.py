@@ -124,11 +124,11 @@ class ShimListener:
 
 
 async def _wait_for_peer(writer: asyncio.StreamWriter) -> None:
-    """Wait until a shim has read most of the answers sent to it, and then ``PAUSE_S`` seconds.
+    """Wait until the backlog of answers to a shim is small, and then ``PAUSE_S`` seconds more.
 
     Raises:
-        TimeoutError: the shim has not read them within ``DRAIN_S`` seconds. The connection has been
-            aborted.
+        TimeoutError: the shim has not read the answers within ``DRAIN_S`` seconds. The connection
+            has been aborted.
     """
     if not writer.is_closing():
         try:

@@ -110,8 +110,8 @@ def read_world(spool: WorldFolder, boot: str, helper: HelperClient | None = None
 def find_orphans(spool: WorldFolder, shim: ProcessIdentity | None) -> list[int]:
     """Return the ids of the processes that a set of ranks has left after its shim has ended.
 
-    They are found by the saved ranks, by their environment, and by the shim's control group, which
-    contains only processes of the ranks that it started last.
+    They are found by the saved ranks, by their environment, and by the shim's control group. This
+    group contains only processes of the ranks that the shim started last.
     """
     mark = f"PLIANT_TOKEN_FILE={spool.token}".encode("utf-8", "surrogateescape")
     recorded = {who.pid for who in spool.ranks().values() if who.alive()}
@@ -236,8 +236,8 @@ async def clean_up(world: LocalWorld, saved: Sequence[SpooledExit] = ()) -> list
 def _out_of_memory_reason(world: LocalWorld) -> str:
     """Return the reason to report if the kernel killed a job's processes because memory ran out.
 
-    A killed shim can be a consequence: the kernel kills a rank first, and if that rank ends slowly,
-    perhaps the shim, too. Empty if the kernel killed none, or if the root helper started the world.
+    Empty if the kernel killed none, or if the root helper started these ranks. Lack of memory can
+    also explain the end of a shim, which the kernel may kill after a rank that ends slowly.
     """
     request = world.request
     if not request.memory_bytes or world.helper is not None:

@@ -158,9 +158,14 @@ def repeat_start(
 ) -> list[wire.NodeReport]:
     """Return the reports that answer a repeated order to start ranks that are here already.
 
-    If the order names other processors, the report refuses it: the database of the server may be an
-    older copy. Otherwise all reports about the ranks are repeated, because that copy may lack exits
-    that the server had acknowledged.
+    If the order names other processors than ``known``, the report refuses it: the database of the
+    server may be an older copy. Otherwise all reports about the ranks are repeated, because that
+    copy may lack exits that the server had acknowledged.
+
+    Args:
+        order: the repeated order.
+        known: the ranks as they were started here.
+        settings: the settings of this node.
     """
     if known.request.ranks != [(place.rank, place.processor) for place in order.ranks]:
         here = "a world of this name runs here on other processors"
@@ -336,7 +341,13 @@ def _check_interface(environment: Mapping[str, str]) -> None:
 def make_environment(
     order: wire.StartWorld, settings: ControllerSettings, folder: Path
 ) -> dict[str, str]:
-    """Return the environment variables that all ranks which an order starts here have."""
+    """Return the environment variables that are the same for all ranks started by an order here.
+
+    Args:
+        order: the order.
+        settings: the settings of this node.
+        folder: the folder of these ranks, to whose files some variables refer.
+    """
     is_mpi = order.type in {"", "mpi"}
     variables = job_variables(order.environment)
     defaults = {

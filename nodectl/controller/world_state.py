@@ -50,7 +50,7 @@ class ProcessWatch:
 
 
 def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
-    """Call a function when a process ends; if the process has ended already, call it soon.
+    """Call a function when a process ends, or soon if the process has ended already.
 
     Returns:
         The watch. None if the process has ended already, or if it cannot be watched; in the second
@@ -112,11 +112,11 @@ class LocalWorld:
         return len(self.exits) == len(self.request.ranks)
 
     def completes_exits(self, exits: Iterable[SpooledExit]) -> bool:
-        """Return whether the root helper started this world and all exits are known with ``exits``.
+        """Return whether ``exits`` complete those of a world that the root helper started.
 
-        The shim of such a world runs as the job's user, who can control it with a debugger and make
-        it report invented exits. So the processors of the world are freed only when the root helper
-        has seen its last process end.
+        False if the root helper has not started this world. If it has, the shim runs as the job's
+        user, who can control it with a debugger and make it report invented exits. So processors
+        are freed only when the root helper has seen the last process of the world end.
         """
         known = self.exits.keys() | {end.rank for end in exits}
         return self.helper is not None and len(known) == len(self.request.ranks)
@@ -375,14 +375,19 @@ def _limit_by_helper(world: LocalWorld, cpus: list[int]) -> None:
 
 
 def spool_folder(state: Path) -> Path:
-    """Return the folder, in a node's state folder, that has a folder for each set of ranks here."""
+    """Return the path of the spool, which has a folder for each set of ranks on this node.
+
+    Args:
+        state: the state folder of the node.
+    """
     return state / "spool"
 
 
 def of_job(worlds: Iterable[LocalWorld], order: wire.Kill | wire.Signal) -> Iterator[LocalWorld]:
-    """Yield the worlds (sets of ranks) here of the job, and execution of it, that an order names.
+    """Yield the worlds (sets of ranks) on this node to which an order applies.
 
-    If the order names processors, only worlds with ranks on one of them are yielded.
+    The order names a job and one execution (run) of the job. If it names processors, too, only
+    worlds with ranks on one of them are yielded.
     """
     wanted = set(order.processors) if isinstance(order, wire.Kill) else set()
     for world in worlds:

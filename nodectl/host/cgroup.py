@@ -76,7 +76,10 @@ def make_group(folder: str, *, join: bool = False) -> bool:
 
 
 def _copy_cpuset(folder: str) -> None:
-    """Give a v1 group its parent's CPUs and memory nodes, without which it takes no process."""
+    """Copy CPUs and memory nodes of the parent to a v1 group that has none.
+
+    Without them, the kernel lets no process enter the group.
+    """
     for name in ("cpuset.cpus", "cpuset.mems"):
         with suppress(OSError):
             with open(f"{folder}/{name}", encoding="ascii") as file:
@@ -194,7 +197,7 @@ def sweep() -> None:
 
 
 def sweep_jobs() -> None:
-    """Remove the control groups with memory limits of jobs, if no process is left in them.
+    """Remove all control groups that limit the memory of jobs and have no process left.
 
     Such a group is left if a process of a killed shim was still in it when the group should have
     been removed.

@@ -153,7 +153,7 @@ def enable_controllers() -> None:
     """Arrange that version 2 groups made by this node controller can have cgroup controllers.
 
     Only a group without processes may give controllers to its children. So if this process is
-    alone in its group, like a unit of systemd with `Delegate=yes`, it moves into a child of it.
+    alone in its group, as in a systemd unit with `Delegate=yes`, it moves into a new child group.
     """
     group = own_group("")
     if group is None or not any(map(available, _V2_CONTROLLERS)):

@@ -28,17 +28,20 @@ class FolderReport(NamedTuple):
 
 
 class CheckpointFolderTest:
-    """Reads the test file in a thread, because a file system that hangs must not stop the node."""
+    """Reads a test file in a thread, because a file system that hangs must not stop the node."""
 
     def __init__(self) -> None:
         self._reading: asyncio.Task[FolderReport] | None = None
 
     async def run(self, path: Path, *, for_users: bool) -> FolderReport:
-        """Read the test file; report its content, or a problem if that takes too long or fails.
+        """Read a file that the server has written to test the folder of checkpoints.
 
         Args:
             path: the path of the file.
             for_users: whether jobs run as their users, so that these must be able to write there.
+
+        Returns:
+            The content; a problem if reading fails or takes more than ``TIMEOUT_S`` seconds.
         """
         # One thread at a time: it cannot be stopped while the file system does not answer.
         if self._reading is None or self._reading.done():

@@ -41,9 +41,9 @@ def group_name(job: int, run: int, node: int | os.PathLike[str]) -> str:
 
 
 def find_group(name: str) -> Base | None:
-    """Return the path of the group with a job's memory limit, whether or not the group exists.
+    """Return the cgroup version and path of the group that limits a job's memory.
 
-    None if this process cannot make groups that limit memory.
+    The group need not exist. None if this process cannot make groups that limit memory.
     """
     where = base("memory")
     return where and Base(where.version, f"{where.folder}/{name}")

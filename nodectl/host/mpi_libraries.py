@@ -54,7 +54,7 @@ class MpiLibrary:
 
 
 def recognise(name: str, path: str = "") -> MpiLibrary | None:
-    """Return the MPI library that a file with this name is; None if it is no MPI library.
+    """Return the MPI library to which a file name belongs; None if it belongs to no MPI library.
 
     Args:
         name: the file name, such as ``libmpi.so.40``.

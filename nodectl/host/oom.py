@@ -47,7 +47,10 @@ class MemoryKills:
         self._limit, self._node = limit_bytes, node
 
     def occurred(self) -> bool:
-        """Return whether the kernel has killed a process of the group since `__init__`."""
+        """Return whether the kernel has killed a process of the group since `__init__`.
+
+        The group is the control group of this process.
+        """
         return kill_count(self._counter) > self._before
 
     def reason(self) -> str:
@@ -59,9 +62,9 @@ class MemoryKills:
         return self._describe() if self.occurred() else UNKNOWN_KILLER
 
     def reason_of_failure(self) -> str:
-        """Return the reason of a rank that failed because a process it had started was killed.
+        """Return why a rank failed, if the kernel killed a process that the rank had started.
 
-        Empty if the kernel has killed no process for memory.
+        Empty if the kernel has killed no process for lack of memory.
         """
         if not self.occurred():
             return ""

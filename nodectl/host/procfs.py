@@ -55,7 +55,7 @@ class ProcessIdentity(NamedTuple):
         return cls(boot_id(), pid, stat.start) if stat is not None else None
 
     def alive(self) -> bool:
-        """Return whether this process still exists, and not another one with its reused id.
+        """Return whether this process still runs; a later process with the same id does not count.
 
         True also if that cannot be found out.
         """

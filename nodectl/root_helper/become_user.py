@@ -85,7 +85,9 @@ def leave_session_keyring() -> None:
 
 
 def _drop_inheritable_capabilities() -> None:
-    """Clear the capabilities that executed programs inherit; changing the user keeps them.
+    """Clear the capabilities that executed programs inherit.
+
+    A change of the user does not clear them.
 
     Raises:
         OSError: the capabilities could not be cleared. The process must end.

@@ -25,7 +25,7 @@ class GroupLimits:
 
     @classmethod
     def from_record(cls, fields: dict[str, Any]) -> GroupLimits:
-        """Read the limits from a message that another process of root has sent."""
+        """Read the limits of both groups from a message that another process of root has sent."""
         return cls(**{**fields, "cpus": tuple(fields["cpus"])})
 
     def enter(self) -> None:

@@ -59,9 +59,9 @@ class HelperConfig:
 
     @property
     def shims(self) -> Path:
-        """Return the folder of the socket on which the controller listens for shims, its processes.
+        """Return the folder of the socket on which the controller accepts connections of shims.
 
-        The folder belongs to the account of the controller.
+        Shims are the parents of jobs' ranks. The folder belongs to the account of the controller.
         """
         return self.run / "shims"
 

@@ -280,7 +280,7 @@ class HelperService:
         """Refuse a removal if one user, or all users together, have too many that have not ended.
 
         A process that was killed may still wait for a file system that does not answer. It counts
-        for its user only, so that no user can keep the others from removing anything.
+        in the limit of its user, but not in that of all users, so nobody can block the others.
 
         Raises:
             HelperRefusalError: one of the two limits is reached.

@@ -103,7 +103,11 @@ class SubreaperPool:
         raise HelperRefusalError("start", why)
 
     def _send(self, message: bytes, handles: list[int]) -> socket.socket:
-        """Send a waiting subreaper the order to start ranks; return the connection to it."""
+        """Send an order to start ranks, with descriptors, to a waiting subreaper.
+
+        Returns:
+            The connection to this subreaper.
+        """
         while self._waiting:
             channel = self._waiting.popleft()
             try:

@@ -98,7 +98,8 @@ def run_subreaper(channel: socket.socket, records: Path, shims: Path) -> NoRetur
     Exit when no process of the ranks is left, or when the helper ends without an order.
 
     Args:
-        channel: the connection to the helper. The subreaper first sends its process and start time.
+        channel: the connection to the helper, to which the subreaper first sends its process id
+            and start time.
         records: folder of root with the records of started ranks.
         shims: folder of the socket on which the controller listens for shims.
     """
@@ -148,11 +149,11 @@ def _start_world(
 ) -> None:
     """Start the world (set of ranks) in the waiting shim, and wait until it has ended.
 
-    Its record is written before, and removed when no process of it is left. If there is a record
-    already, the world was started before: report that and kill the shim.
+    The record of the world is written before the start, and removed when no process of the world is
+    left. If the record exists already, the world was started before: report that and kill the shim.
 
     Args:
-        world: the order to start it.
+        world: the order to start the world.
         handles: descriptors of the job's folder, of the request, and of the pipe for the report.
         records: folder of the records.
         pid: the process id of the shim.

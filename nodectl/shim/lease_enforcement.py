@@ -42,7 +42,7 @@ class Lease:
         return expiry_reason(self._lease_s, self._stop_after_s, self._at)
 
     def watch(self) -> None:
-        """Call ``on_expired`` if the lease has expired; otherwise come back when it may expire.
+        """Call ``on_expired`` if the lease has expired; otherwise check again when it may expire.
 
         If the job may run without contact to the server, do nothing.
         """

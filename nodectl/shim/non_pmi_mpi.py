@@ -30,7 +30,10 @@ _REMEDY = (
 
 
 class ForeignMpiError(Exception):
-    """Ranks cannot be started because their MPI library needs a launcher; the text is for users."""
+    """Ranks cannot be started because their MPI library needs its own launcher.
+
+    The text is for users.
+    """
 
 
 def use_own_launcher(request: StartRequest) -> StartRequest:

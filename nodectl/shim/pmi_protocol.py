@@ -40,7 +40,7 @@ class Finalized:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The event that a rank has called MPI_Abort, for the caller of the protocol."""
+    """An event for the caller of the PMI protocol: a rank has called MPI_Abort."""
 
     rank: int
     code: int

@@ -61,7 +61,12 @@ class PmiService:
         self._apply(self._server.release(pairs))
 
     def detect_singletons(self, loop: EventLoop, on_foreign: Callable[[str], None]) -> None:
-        """Look for ranks that start without PMI; ``on_foreign`` gets the reason to end them."""
+        """Look for ranks that start MPI without PMI, so that each would be alone in its world.
+
+        Args:
+            loop: calls the detection.
+            on_foreign: called at most once, with the reason to end all ranks.
+        """
         self._detector = SingletonDetector(loop, self._request, self._ranks, on_foreign)
 
     def stop_detection(self) -> None:

@@ -404,7 +404,14 @@ def program_paths(name: bytes, environment: dict[bytes, bytes]) -> Iterator[byte
 
 
 def _execute_script(path: bytes, arguments: list[bytes], environment: dict[bytes, bytes]) -> None:
-    """Run a script without execute permission by the interpreter that it names, or the shell."""
+    """Execute the interpreter of a script that the kernel refused to execute itself.
+
+    It is the interpreter that the first line of the script names, or else ``/bin/sh``. Return if
+    the script cannot be read.
+
+    Raises:
+        LaunchError: the interpreter cannot be executed.
+    """
     try:
         with open(path, "rb") as file:
             first = file.readline(256)

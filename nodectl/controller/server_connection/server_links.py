@@ -68,7 +68,7 @@ class ServerLink(Protocol):
         """Start to work with a server that has accepted this node.
 
         Returns:
-            How applications here connect to the server; None if the start orders contain that.
+            How applications here connect to the server; None if the start orders tell them that.
         """
 
     def on_beat(self) -> None:
@@ -99,7 +99,7 @@ class SecretLink:
         return self._find_server()
 
     def is_current(self, address: str) -> bool:
-        """Return whether this is still the server's address; True if the address is unknown now."""
+        """Return whether ``address`` is still the server's; True if the present one is unknown."""
         try:
             return self._find_server() == address
         except OSError:
@@ -128,7 +128,7 @@ class SecretLink:
     def begin(
         self, welcome: wire.Welcome, send: Callable[[wire.NodeReport], None]
     ) -> ApplicationAccess | None:
-        """Return None, because start orders contain the address for applications."""
+        """Do nothing; return None, because start orders tell applications the server's address."""
         return None
 
     def on_beat(self) -> None:

@@ -92,11 +92,11 @@ class NodeCallbacks(Protocol):
         """Return the message with which this node registers: its properties and the ranks here."""
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept the server that has sent ``welcome``, and return the reports to repeat to it.
+        """Accept the server that sent ``welcome``; return the reports that it may not have yet.
 
         Raises:
-            StaleServerError: the server is older than one whose orders were carried out here, or
-                otherwise not to be obeyed after it.
+            StaleServerError: this node must not obey the server. It is older than the one obeyed
+                last, is another server of the same generation, or has a generation too far ahead.
         """
 
     def carry_out(self, order: wire.NodeOrder) -> None:
@@ -247,7 +247,7 @@ class ControllerStream:
             stream.cancel()
 
     async def _test_folder(self, welcome: wire.Welcome, *, for_users: bool) -> None:
-        """Report whether jobs here can use the folder of checkpoints, if the server asks.
+        """If the server asks for it, report whether jobs here can use the folder of checkpoints.
 
         Args:
             welcome: the server's message, which may name a test file.

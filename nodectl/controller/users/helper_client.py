@@ -81,10 +81,10 @@ class HelperClient:
         return VERSION if self._order_version is None else self._order_version
 
     def controllers(self) -> dict[str, str]:
-        """Return which cgroup controllers the helper can use: for each by name, the cgroup version.
+        """Return the name of each cgroup controller, with the cgroup version that the helper uses.
 
-        The version is empty if the controller cannot be used. If the helper does not answer, or
-        refuses, the mapping is empty.
+        The version is empty if the helper cannot use the controller. If the helper does not answer,
+        or refuses, the mapping is empty.
         """
         try:
             found = self._ask({"op": "controllers"})

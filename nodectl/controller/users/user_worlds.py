@@ -403,7 +403,7 @@ def _clean_fence(sent: Mapping[str, Any]) -> dict[str, Any]:
 def _clean_exits(world: LocalWorld, records: Any) -> list[dict[str, Any]]:
     """Check the exits that a user's shim reports, and return them; raise an error if one is wrong.
 
-    Whether a fault of this node has ended a rank is not taken from the shim.
+    A shim's statement that a fault of this node has ended a rank is dropped.
     """
     places = dict(world.request.ranks)
     if not isinstance(records, list) or len(records) > len(places):

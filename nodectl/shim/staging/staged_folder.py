@@ -162,7 +162,14 @@ class StagedFolder:
         return True
 
     def end_return(self, status: int) -> str:
-        """Record that the transfer of the outputs has ended; return why it failed, or empty."""
+        """Record that the transfer of the outputs to the server has ended.
+
+        Args:
+            status: the wait status of the process that transferred them.
+
+        Returns:
+            Why the transfer failed; empty if it succeeded.
+        """
         self.returning = 0
         return _problem(self._errors, status, f"outputs stay in {self._path}/{WORK}")
 
@@ -247,7 +254,7 @@ def _problem(errors: int, status: int, more: str) -> str:
 
 
 def _make_private(path: str) -> None:
-    """Make a folder that only this user can use, or check that an existing folder is like this."""
+    """Make a folder that only this user can use; if it exists, check its owner and permissions."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

@@ -259,14 +259,17 @@ class StepManager:
     # ------------------------------------------------------------------ malleable steps
 
     def start_joining(self, number: int, resize: int, places: list[int]) -> None:
-        """Start the ranks with which step ``number`` grows, on the processors of ``places``.
+        """Start the ranks with which step ``number`` grows in resize ``resize``.
 
-        See `ResizerCalls.start_joining`.
+        Args:
+            number: the number of the step.
+            resize: the number of the resize.
+            places: the ranks of the script's world whose processors the new ranks use.
         """
         self._start_world(self._running[number], resize, places)
 
     def free(self, places: list[int]) -> None:
-        """Mark processors as free that a step no longer uses, and start steps that wait for them.
+        """Mark processors as free after a step has released them; then start waiting steps.
 
         Args:
             places: the ranks of the script's world that have these processors.
@@ -417,7 +420,7 @@ class StepManager:
 def _is_counted(step: Step) -> bool:
     """Return whether a step uses processors of the job.
 
-    False for a command with which another MPI library's launcher starts a daemon.
+    False for a command with which the launcher of an MPI library starts its daemon on a node.
     """
     return step.request.type != COMMAND
 

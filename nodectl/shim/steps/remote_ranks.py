@@ -66,7 +66,11 @@ class RemoteRanks:
         self._send({"order": "end"})
 
     def release(self, pairs: Mapping[str, str]) -> None:
-        """Order the node to release its ranks from a barrier; send the pairs put by all nodes."""
+        """Order the node to release its ranks from a barrier.
+
+        Args:
+            pairs: the key-value pairs that the ranks of all nodes have put.
+        """
         self._send({"order": "release", "pairs": dict(pairs)})
 
     def control(self, rank: int, message: Mapping[str, Any]) -> None:
@@ -76,7 +80,10 @@ class RemoteRanks:
 
 
 class RemoteStep:
-    """The ranks here of a step, a program of a script; the step manager runs on another node."""
+    """The ranks that a step has on this node, while the step manager runs on another node.
+
+    A step is a program that the script of a job has started.
+    """
 
     def __init__(
         self,
@@ -158,7 +165,7 @@ class RemoteStep:
         self._report({"report": "failure", "code": code, "signal": number, "reason": reason})
 
     def on_control(self, message: Mapping[str, Any]) -> None:
-        """Report a message of a rank to the manager."""
+        """Report to the manager a message about a resize that a rank of this node has sent."""
         self._report({"report": "control", "message": message})
 
     def on_exit(self, rank: int) -> None:
@@ -197,7 +204,7 @@ class RemoteStep:
 
 
 def _local_request(world: StartRequest, order: dict[str, Any]) -> StartRequest:
-    """Return the request to start the ranks that an order names, as it is for this node.
+    """Return the request with which this node starts the ranks that an order names.
 
     Args:
         world: the request that reserved the processors of the script's job on this node.

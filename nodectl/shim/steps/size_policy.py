@@ -47,9 +47,11 @@ def next_sizes(steps: Sequence[ResizableStep], free: int, missing: int) -> dict[
 
 
 def _shrinks(steps: Iterable[ResizableStep], missing: int) -> dict[int, int]:
-    """Return the new size of each step that shrinks, by number, to release ``missing`` processors.
+    """Return which steps must shrink to release ``missing`` processors.
 
-    Empty if even all steps together cannot release that many.
+    Returns:
+        The new size of each of these steps, by the number of the step. Empty if all steps together
+        cannot release that many processors.
     """
     found: dict[int, int] = {}
     for step in sorted(steps, key=lambda each: -each.size):

@@ -48,7 +48,7 @@ class StepRequests:
         self._spool, self._request, self._count = spool, request, processors
 
     def read_run(self, step: Step, sent: dict[str, Any]) -> str:
-        """Copy a request to run a program on processors of the job into a step.
+        """Set up a step from a request to run a program on processors of the job.
 
         Returns:
             Why the request is refused; empty if it is accepted.
@@ -81,7 +81,7 @@ class StepRequests:
         return ""
 
     def read_launch(self, step: Step, sent: dict[str, Any], running: Iterable[Step]) -> str:
-        """Copy a request to run a shell command on one node into a step.
+        """Set up a step from a request to run a shell command on one node.
 
         Args:
             step: the step, which uses no processor of the job.
