@@ -61,7 +61,10 @@ class WithSizeRequests(Strategy):
         self._serve = _serve_first if requests == "first" else _serve_last
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return the inner strategy's answer, with a later start if suitable nodes are not free."""
+        """Return when a job could start: the answer of the inner strategy, or a later time.
+
+        The time is later if the nodes that suit the job are not free.
+        """
         answer = self.inner.is_available(job, view)
         return answer if view.amounts_left is None else availability(job, view, answer)
 

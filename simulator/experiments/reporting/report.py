@@ -123,7 +123,8 @@ def missing_runs(outcome: ExperimentOutcome) -> Iterator[Block]:
 def result_blocks(outcome: ExperimentOutcome, *, every_claim: bool = False) -> Iterator[Block]:
     """Yield the tables and claims of a result; yield nothing if no simulation has been run.
 
-    With ``every_claim``, all claims and all differing lines are listed, even if there are many.
+    With ``every_claim``, all claims are listed, and all lines whose values differ from the expected
+    ones, even if there are many.
     """
     if not outcome.lines:
         return
