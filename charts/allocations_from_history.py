@@ -116,9 +116,10 @@ class JobTracks:
         return found
 
     def update_from_row(self, row: Mapping[str, Any]) -> None:
-        """Update a job's track, its processors over time, from its row in the server's job list.
+        """Update the track of a job from its row in the server's job list.
 
-        The row has values, such as the start, that may be missing in the events that were applied.
+        A track has the processors of a job over time. The row has values, such as the start, that
+        may be missing in the events that were applied.
         """
         track = self.track(int(row["id"]))
         had = bool(track.held)

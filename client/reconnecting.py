@@ -49,7 +49,7 @@ def send_job(
 
 
 def submission(job: dict[str, Any], *, reconnect_s: float = RECONNECT_S) -> Steps[int]:
-    """Yield the steps that submit a job, and return its id as their result.
+    """Yield the requests that submit a job, and return its id as their result.
 
     If the server restarts in the meantime, the job is submitted again. The key of the request
     prevents a second job: a server that has already stored the job answers with the same id.

@@ -247,7 +247,7 @@ class ProfitDriven(Strategy):
         self._grace = _check_grace(grace)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Return whether the job would be accepted if submitted now, when it starts, and the cost.
+        """Return whether the job would be accepted now, when it would start, and its cost.
 
         The cost is the profit that other jobs would lose.
         """

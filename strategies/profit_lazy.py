@@ -110,14 +110,14 @@ class LazyCycle(Cycle):
         return set(new)
 
     def _needed_by_others(self, except_job: JobId, time: float) -> int:
-        """Return how many processors other jobs need at a given lookahead (Kumar's ``at(L)``).
+        """Return how many processors other jobs need at a time (Kumar's ``at(L)``).
 
-        Running jobs count with their present needs, postponed jobs with their needs at their own
-        lookahead, and jobs with reserved processors with these processors.
+        Running jobs count with their present needs until they end. Postponed jobs count with their
+        needs at the time until which they wait, and jobs with reserved processors with these.
 
         Args:
             except_job: the job that is not counted.
-            time: the lookahead, a deadline to which jobs are postponed, in seconds since the epoch.
+            time: a time at which postponed jobs may start, in seconds since the epoch.
         """
         ended = {job_id for job_id, end in self._lookaheads.items() if end <= time}
         total = sum(value.minpe for value in self.valuation.jobs if value.id not in ended)
@@ -201,11 +201,14 @@ class LazyCycle(Cycle):
 
 
 def _read_memory(memory: object) -> tuple[dict[JobId, float], dict[JobId, float | None]]:
-    """Return what the last pass stored: jobs whose deadlines others wait for, and postponed jobs.
+    """Read the lookaheads and the postponed jobs that the last pass stored.
 
-    The first mapping has the deadline (lookahead) of each job of the first kind. The second one has
-    the deadline for which each postponed job waits, or None if that has passed. Postponed jobs are
-    in the order of their acceptance. Both are empty if the memory is not that of this strategy.
+    A lookahead is the deadline of an accepted job, to which other jobs can be postponed.
+
+    Returns:
+        The lookahead of each such accepted job, and the lookahead to which each other job is
+        postponed, or None if that has passed. Postponed jobs are in the order of their acceptance.
+        Both mappings are empty if the memory is not that of this strategy.
     """
     match memory:
         case ["lazy", [*lookaheads], [*put_off]]:

@@ -210,7 +210,10 @@ def nodes(root: Path, client: Client, base: Path) -> Iterator[None]:
 
 
 def run(root: Path, strategy: str, rows: Sequence[Row]) -> Iterator[tuple[Row, Result]]:
-    """Yield the result of each row under one strategy, all on the same nodes."""
+    """Run the jobs of each row of the table under one strategy, and yield each row with its result.
+
+    All rows use the same nodes. ``root`` is the folder of the control groups.
+    """
     options = ("--strategy", strategy, "--strategy-option", "fault-threshold=200")
     with cluster(1, 1, *options) as (client, base):
         client.drain("n1")

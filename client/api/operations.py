@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def submit(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[int]:
-    """Yield the steps that submit a job, and return its id as their result."""
+    """Yield the requests that submit a job, and return its id as their result."""
     return (yield from submission(_job(argv, sizes, options)))
 
 
 def query(argv: Sequence[Any], sizes: Any, options: Mapping[str, Any]) -> Steps[Availability]:
-    """Yield the steps that ask the strategy whether and when it would start a job.
+    """Yield the requests that ask the strategy whether and when it would start a job.
 
     The job is not submitted. The result of the steps is the strategy's answer.
     """
@@ -54,7 +54,7 @@ def jobs(
     names: Sequence[str],
     since: float | None,
 ) -> Steps[list[Job]]:
-    """Yield the steps that fetch jobs, and return the jobs in the order of their ids.
+    """Yield the requests that fetch jobs, and return the jobs in the order of their ids.
 
     The arguments are those of `Client.jobs`.
     """
@@ -74,7 +74,7 @@ def jobs(
 
 
 def job(number: int | str) -> Steps[Job]:
-    """Yield the steps that fetch one job, and return it as their result."""
+    """Yield the requests that fetch one job, and return it as their result."""
     record = yield from _job_record(number)
     return to_record(Job, record)
 
@@ -88,7 +88,7 @@ def _job_record(number: int | str) -> Steps[Mapping[str, Any]]:
 
 
 def output(number: int | str, tail: int | None) -> Steps[str]:
-    """Yield the steps that read the output of a job, and return its text as their result.
+    """Yield the requests that read the output of a job, and return its text as their result.
 
     The text has the last ``tail`` lines of the output; all of it if ``tail`` is None.
     """
@@ -99,7 +99,7 @@ def output(number: int | str, tail: int | None) -> Steps[str]:
 
 
 def usage(number: int | str) -> Steps[Usage]:
-    """Yield the steps that fetch the use of processors by a job, and return it as their result.
+    """Yield the requests that fetch the use of processors by a job, and return it as their result.
 
     It says how long the job waited and ran, and which processors it had over time.
     """
@@ -115,13 +115,13 @@ def usage(number: int | str) -> Steps[Usage]:
 
 
 def nodes() -> Steps[list[Node]]:
-    """Yield the steps that fetch all nodes, and return the nodes as their result."""
+    """Yield the requests that fetch all nodes, and return the nodes as their result."""
     answer = yield Ask("nodes", {})
     return [to_record(Node, record) for record in answer["nodes"]]
 
 
 def cancel(ids: Sequence[int | str]) -> Steps[None]:
-    """Yield the steps that cancel jobs."""
+    """Yield the requests that cancel jobs."""
     if not ids:
         raise UsageError("ids: there is no job to cancel; write cancel(12), or cancel(*ids)")
     if len(ids) == 1 and isinstance(ids[0], list | tuple):
@@ -138,7 +138,7 @@ def _message(fault: Mapping[str, Any]) -> str:
 
 
 def act(op: str, number: int | str) -> Steps[str]:
-    """Yield the steps that carry out an operation on a job, and return the server's message.
+    """Yield the requests that carry out an operation on a job, and return the server's message.
 
     The operation, such as "hold", has no argument but the job.
     """
@@ -147,7 +147,7 @@ def act(op: str, number: int | str) -> Steps[str]:
 
 
 def set_priority(number: int | str, priority: int) -> Steps[str]:
-    """Yield the steps that change the priority of a job, and return the server's message."""
+    """Yield the requests that change the priority of a job, and return the server's message."""
     if not checks.is_whole(priority):
         raise checks.fault("priority", "a whole number, such as 10", priority)
     answer = yield Ask("priority", {"id": checks.job_id(number), "priority": priority})
@@ -155,7 +155,7 @@ def set_priority(number: int | str, priority: int) -> Steps[str]:
 
 
 def resize(number: int | str, size: int, release: Sequence[str]) -> Steps[str]:
-    """Yield the steps that offer a job another size, and return the server's message.
+    """Yield the requests that offer a job another size, and return the server's message.
 
     Args:
         number: the job.
@@ -172,19 +172,19 @@ def resize(number: int | str, size: int, release: Sequence[str]) -> Steps[str]:
 
 
 def why(number: int | str) -> Steps[Why]:
-    """Yield the steps that ask why a job waits or has its present size; return the reasons."""
+    """Yield the requests that ask why a job waits or has its present size; return the reasons."""
     answer = yield Ask("why", {"id": checks.job_id(number)})
     return Why(tuple(answer["text"]), answer.get("facts") or {})
 
 
 def history(number: int | str | None) -> Steps[list[Event]]:
-    """Yield the steps that fetch the events of a job, or of all jobs and nodes; return these."""
+    """Yield the requests that fetch the events of a job, or of all jobs and nodes; return these."""
     answer = yield Ask("history", {"id": None if number is None else checks.job_id(number)})
     return [to_record(Event, event) for event in answer["events"]]
 
 
 def refusals() -> Steps[list[Event]]:
-    """Yield the steps that fetch your refused requests, and return these, oldest first.
+    """Yield the requests that fetch your refused requests, and return these, oldest first.
 
     An operator gets the refused requests of all users.
     """
@@ -234,7 +234,7 @@ def act_on_node(op: str, node: str, **fields: str) -> Steps[None]:
 
 
 def drain(node: str, reason: str) -> Steps[None]:
-    """Yield the steps that drain a node: no new jobs start there, and malleable jobs leave it.
+    """Yield the requests that drain a node: no new jobs start there, and malleable jobs leave it.
 
     ``reason`` is a text that ``nodestat`` shows.
     """

@@ -79,8 +79,8 @@ def parse_with_directives(
         make_parser: returns a parser of the given class; its option ``command`` is the program.
 
     Returns:
-        The options. Their attribute ``origins`` is a mapping from the name of each option that a
-        directive or a file of defaults has set to the place of this line, ``FILE:LINE``.
+        The options. For each option that was set by a directive or by a file of defaults, their
+        attribute ``origins`` maps its name to the line that set it, as ``FILE:LINE``.
 
     Raises:
         UsageError: a directive has a wrong option or an open quote, or the script has only

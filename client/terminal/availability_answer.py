@@ -10,7 +10,7 @@ from pliant.client.terminal.tables import clean
 
 
 def answer_text(answer: Mapping[str, Any]) -> str:
-    """Return the answer as one sentence.
+    """Return one sentence that says whether and when the server would start a job.
 
     Args:
         answer: ``accepted`` (None: not known), ``start`` (seconds since the epoch; None: not

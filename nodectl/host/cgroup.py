@@ -190,7 +190,7 @@ def remove(shim: ProcessIdentity) -> None:
 
 
 def sweep() -> None:
-    """Remove the empty control groups that ended shims (parents of ranks) and jobs have left."""
+    """Remove the empty control groups of jobs and of shims (parents of ranks) that have ended."""
     for each in {*bases(), base("memory")}:
         if each is not None:
             _sweep(each.folder)

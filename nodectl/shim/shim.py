@@ -280,8 +280,9 @@ class Shim:
     def _begin_output_transfer(self, last: list[SpooledExit]) -> bool:
         """Start to send the job's output files to the server, if no other shim here needs them.
 
-        This concerns jobs with staged files, whose shims on a host share a folder. It is called
-        again when the transfer has ended. If that failed, add the error to the first exit.
+        Only jobs with staged files have such a transfer. Their shims on a host share a folder.
+        When the transfer has ended, this function is called once more, and adds the error of a
+        failed transfer to the first exit.
 
         Args:
             last: the exits of the last ranks, which are reported after the transfer.

@@ -121,7 +121,10 @@ class JournalHandler(LogHandler):
         self._journal = target
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
-        """Use a formatter of the class of ``fmt`` that writes messages without time and level."""
+        """Use a new formatter of the same class as ``fmt``, which writes only the message.
+
+        The journal adds time and level.
+        """
         super().setFormatter(type(fmt)("%(message)s") if fmt is not None else None)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -20,7 +20,7 @@ _MAX_UID = (1 << 32) - 2
 
 
 class UserAssertionError(PliantError):
-    """A login agent may not act for this user, or its line cannot be read."""
+    """A login agent, the daemon of a login host, may not act for a user, or sent a wrong line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,9 @@ class PeerUse:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Within this context, count a subscription to changes of jobs, as of ``jobstat --watch``.
+        """Within this context, count one more subscription to changes of jobs.
+
+        ``jobstat --watch`` opens such a subscription.
 
         Raises:
             PeerLimitError: the user has too many subscriptions.

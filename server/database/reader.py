@@ -132,7 +132,7 @@ class Reader:
         return {JobId(row.id): int(row.size) for row in self._rows(query)}
 
     def last_event_time(self) -> float | None:
-        """Return the newest event's epoch time; None if there is no event, or no open job."""
+        """Return the time of the newest event in epoch seconds; None if all jobs have ended."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None

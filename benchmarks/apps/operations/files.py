@@ -55,7 +55,7 @@ def _pair(write: str, read: str) -> None:
 
     Args:
         write: the method of `MPI.File` that writes at an explicit offset.
-        read: the method that reads at one.
+        read: the method that reads at an explicit offset.
     """
 
     @operation(GROUP, f"File.{write}", f"File.{read}")

@@ -66,12 +66,13 @@ def must_end_without_contact(world: LocalWorld) -> bool:
 
 
 def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
-    """Send the time of the last confirmed contact to the connected shims.
+    """Send the time of the last confirmed contact with the server to the connected shims.
 
     A shim that is not connected gets this time when it connects.
 
     Args:
-        worlds: all sets of ranks here. Only shims of ranks that must end without contact get it.
+        worlds: all sets of ranks here. A shim gets the time only if its ranks must end when this
+            node loses contact with the server.
         at: the time of the contact, in seconds of the monotonic clock. If it is None, because there
             was none, nothing is sent.
     """
