@@ -45,7 +45,7 @@ Results = dict[tuple[int, str], str]
 
 
 def listed() -> dict[str, str]:
-    """Return the group of each operation, by the title of the operation."""
+    """Return a mapping from the title of each benchmarked operation to its group in the table."""
     done = subprocess.run(
         [sys.executable, str(PROGRAM), "--list"], capture_output=True, text=True, check=False
     )

@@ -109,7 +109,7 @@ def _unanswered(donor: Job) -> bool:
 
 
 def processors_needed(state: CoreState, donor: Job) -> int:
-    """Return how many processors of a shrinking job (donor) other jobs wait for."""
+    """Return how many processors other jobs wait to get from a donor, a job that is shrinking."""
     resize = donor.resize
     if resize is None or not resize.has_recipients:
         return 0

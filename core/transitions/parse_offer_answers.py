@@ -30,7 +30,7 @@ class UnusableCounterError(Exception):
 
 
 def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOffer:
-    """Return the terms of a counter-offer.
+    """Return the terms of the counter-offer in ``template``, an application's answer to an offer.
 
     Raises:
         UnusableCounterError: no part of it can be accepted.

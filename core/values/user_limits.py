@@ -31,7 +31,7 @@ class UserLimit:
 
 @dataclass(frozen=True, slots=True)
 class UserLimits:
-    """The limits of all users."""
+    """The limits of each user: default limits, and those of users who have limits of their own."""
 
     default: UserLimit = UserLimit()
     #: Users with limits of their own.

@@ -112,7 +112,7 @@ class ProgramOfTask(NamedTuple):
     task: int
 
     def to_json(self) -> str:
-        """Return the reference to the array's program as JSON."""
+        """Return this reference as JSON."""
         return json.dumps({"of_task": [self.array, self.task]})
 
     @classmethod

@@ -150,9 +150,9 @@ def _earlier_starts(view: View, plan: Plan, job: WaitingJob) -> list[Choice]:
 
 
 def _without_kept(view: View, job: WaitingJob, earlier: Sequence[Choice]) -> View:
-    """Return the view without the processors, memory and devices kept for a waiting job.
+    """Return the view without the processors, memory and devices to keep free for a waiting job.
 
-    ``earlier`` has the jobs that start before it. They keep what they have got.
+    ``earlier`` has the jobs that start before it, with their processors, which are in use then.
     """
     needs, size = job.needs, job.sizes.min
     capacity, free = free_capacity_of(view), view.free

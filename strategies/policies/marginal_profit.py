@@ -28,7 +28,10 @@ ROUNDING_S = 5e-7
 
 @dataclass(slots=True, eq=False)
 class JobValue:
-    """A job in the plan, with its contract, its remaining work and its planned size."""
+    """A job in the plan, with what its value depends on: contract, remaining work and planned size.
+
+    A contract states the job's profit and its deadlines.
+    """
 
     id: JobId
     arrival: float

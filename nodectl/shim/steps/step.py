@@ -151,11 +151,12 @@ class Step:
             self.resizer.on_control(world, message)
 
     def on_exit(self, world: StepWorld, place: int) -> None:
-        """Notify the resizer that a process has ended.
+        """Notify the step's resizer, if it has one, that a process has ended.
 
         Args:
             world: the ranks with which the process was started.
-            place: the rank of the script's world whose processor the process has used.
+            place: the processor that the process has used. A processor is named by the rank that it
+                has in the script's world.
         """
         if self.resizer is not None and not self.is_ending:
             self.resizer.on_exit(place)
