@@ -32,9 +32,9 @@ def save_status_to_proto(progress: SaveProgress) -> app_pb2.SaveWord.ValueType:
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
-    """Convert an order of the server to an application, such as to save a checkpoint, to protobuf.
+    """Convert an order with which the server suspends a job to a value of protobuf.
 
-    The server sends these orders while it suspends the application's job.
+    For example, the job's application is ordered to save a checkpoint, or to end.
     """
     return _STEPS[step]
 

@@ -143,7 +143,7 @@ def _tries(memory: object) -> tuple[dict[JobId, int], float | None]:
 def _later(job: WaitingJob, view: View) -> Availability:
     """Return when a job could start: at the first time at which a cluster has enough processors.
 
-    This follows from the estimates of running jobs. The time is None if they do not tell it.
+    The ends of running jobs are estimates. The time is None if too few of them are known.
     """
     found: list[tuple[float, int]] = []
     for name, part in processors_by_cluster(view.nodes).items():

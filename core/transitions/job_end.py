@@ -289,8 +289,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     shim_lost = next((exit for exit in unusual if exit.shim_lost), None)
     if shim_lost is not None:
         # As after a power failure, neither the program nor its user has ended the processes.
-        where = state.slot_name(shim_lost.processor)
-        what = f"{describe(shim_lost)} on {where}{_stage(job)}"
+        what = _failure_text(state, job, shim_lost)
         if _lost_node(state, job, what):
             return
     if job.ending is not None or not exits:
@@ -312,7 +311,7 @@ def _own_exits(state: CoreState, job: Job, exits: Sequence[Exit]) -> None:
     job.exit_code = max(job.exit_code or 0, *(exit.code for exit in bad))
     worst = max(bad, key=lambda exit: (bool(exit.reason), exit.code, exit.signal))
     job.signal = worst.signal
-    what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
+    what = _failure_text(state, job, worst)
     state.note("job.failed", what, job)
     # MPI may end ranks that communicate with one that has died.
     requeue = _lost_a_joining_rank(job) and restart_after_loss.may_run_again(state, job)
@@ -388,6 +387,11 @@ def _lost_a_joining_rank(job: Job) -> bool:
     if resize is None or not isinstance(resize.stage, Begun):
         return False
     return bool(resize.gone & resize.added & ~job.allocation)
+
+
+def _failure_text(state: CoreState, job: Job, exit: Exit) -> str:
+    """Return how and where a rank ended, and in which stage of a resize, if one is open."""
+    return f"{describe(exit)} on {state.slot_name(exit.processor)}{_stage(job)}"
 
 
 def _stage(job: Job) -> str:

@@ -84,7 +84,7 @@ class Stat(NamedTuple):
 
 
 class ProcessUsage(NamedTuple):
-    """What a process has used, including its children that have ended and were waited for."""
+    """The resources used by a process, and by its children that ended and were waited for."""
 
     state: str
     parent: int

@@ -25,7 +25,7 @@ class UserAssertionError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class UserAssertion:
-    """What a login agent states about the user of a connection: user id and name."""
+    """The id and name of the user of a connection, as a login agent states them."""
 
     uid: int
     #: The name on the login host.

@@ -48,7 +48,7 @@ class ServiceManager:
         return cls(address, int(interval) / 1e6 if is_watched else 0.0)
 
     def ready(self, status: str) -> None:
-        """Tell systemd that the daemon has started or reloaded its settings.
+        """Report to systemd that the daemon has started or has reloaded its settings.
 
         ``status`` is the text that `systemctl status` shows.
         """
@@ -59,16 +59,16 @@ class ServiceManager:
         self._send(_status(text))
 
     def reloading(self) -> None:
-        """Tell systemd that the daemon reloads its settings; call `ready` afterwards."""
+        """Report to systemd that the daemon is reloading its settings; call `ready` afterwards."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self) -> None:
-        """Tell systemd that the daemon is stopping."""
+        """Report to systemd that the daemon is stopping."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """Tell systemd's watchdog that the main loop runs.
+        """Report to systemd's watchdog that the main loop is running.
 
         Frequent calls are cheap: a message is sent at most once in half of ``interval_s``.
         """

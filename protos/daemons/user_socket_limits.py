@@ -25,7 +25,7 @@ class PeerLimitError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What one user may have at once on the socket for users: connections, requests and bytes."""
+    """The limits of one user on the socket for users: connections, requests and bytes."""
 
     connections: float = 256
     #: Requests that wait for the end of a job, each on a connection of its own.

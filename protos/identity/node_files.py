@@ -57,7 +57,7 @@ _REMEDY = "restore it from a copy, or remove the directory and join again"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """What the server sent to a node when the node joined: addresses, slot limit and protocol."""
+    """The data that a node got when it joined: server addresses, limit of slots, and protocol."""
 
     #: Where the server listens for nodes, as HOST:PORT. The node tries them in this order.
     servers: tuple[str, ...]

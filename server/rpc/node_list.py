@@ -200,8 +200,8 @@ class NodeList:
     def check_leases(self) -> None:
         """Check all heartbeat leases once; report nodes that have become suspected or lost."""
         with self._flag:
-            overdue = self._leases.update_health(time.monotonic())
-        for node, health in overdue:
+            worsened = self._leases.update_health(time.monotonic())
+        for node, health in worsened:
             self._core_loop.post(self._event(node, health))
             if health is Health.LOST:
                 self._connections.close_node(node)

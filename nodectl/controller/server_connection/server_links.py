@@ -68,7 +68,7 @@ class ServerLink(Protocol):
         """Start to work with a server that has accepted this node.
 
         Returns:
-            How applications here connect to the server; None if the start orders tell them that.
+            How applications here connect to the server; None if the start orders contain this.
         """
 
     def on_beat(self) -> None:
